@@ -27,8 +27,7 @@ store_subscription(id, id, subscriber, now, now, tonumber(ttl_s), settings)
 -- The first numbers of the record of its progress: position, highest position, messages read, feed
 -- total.
 local position = after == '' and last_visible or math.min(tonumber(after), last_visible)
-local total = posted_total - redis.call('ZCARD', delayed)
-local progress = struct.pack('>I8I8I8I8', position, last_visible, 0, total)
+local progress = struct.pack('>I8I8I8I8', position, last_visible, 0, feed_total())
 redis.call('HSET', deliveries, 'p' .. id, progress .. string.rep('\0', PROGRESS_HEAD_BYTES - #progress))
 redis.call('HINCRBY', queue, 'n', 1)
 note_subscription_change()

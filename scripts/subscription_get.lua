@@ -1,13 +1,17 @@
--- Returns a subscription with its progress.
+-- Returns a subscription with its progress, and the total of the feed.
 --
 -- ARGV  1 id
--- Returns {'none'} if it does not exist; otherwise {'subscription', now, record, progress}.
+-- Returns {'none'} if it does not exist; {'due'} if due changes must be applied first; otherwise
+--       {'subscription', now, record, progress, total of the feed}.
 assert(#ARGV == 1, 'subscription_get: 1 argument')
 local id = ARGV[1]
 
 if not has_subscription(id) then
   return {'none'}
+elseif load_queue() then
+  return {'due'}
 end
 return {
   'subscription', decimal(now), redis.call('HGET', subscriptions, id), redis.call('HGET', deliveries, 'p' .. id),
+  decimal(feed_total()),
 }

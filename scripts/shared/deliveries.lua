@@ -6,17 +6,23 @@
 -- next retry is due, or 0.
 local SEEN = '>I8I8I8'
 
+-- Returns the number of messages that were ever visible, or were deleted while they were delayed.
+-- The queue must be loaded, without due changes.
+local function feed_total()
+  return posted_total - redis.call('ZCARD', delayed)
+end
+
 -- Returns the state of the feed (FeedState). The last number is when the first delayed message is
 -- due, or 0.
 local function feed_state()
-  local total, next_delayed = posted_total - redis.call('ZCARD', delayed), 0
+  local next_delayed = 0
   if logical_packed then
     local offset = struct.unpack(LOGICAL_TIME, logical_packed)
     local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
     next_delayed = first and tonumber(first) - offset or 0
   end
   local version = redis.call('HGET', deliveries, 'v') or '0'
-  return decimal(now), decimal(last_visible), decimal(total), version, decimal(next_delayed)
+  return decimal(now), decimal(last_visible), decimal(feed_total()), version, decimal(next_delayed)
 end
 
 -- Returns the time (µs) when the lease expires, or from which work is due; infinity if none will be.

@@ -12,8 +12,8 @@ use super::messages::{Delay, Draft, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
 use crate::domain::{
-    Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, Progress, QueueId, QueueName, Rank, Retry,
-    Scope, Subscription, SubscriptionId, SubscriptionSettings,
+    Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, QueueId, QueueName, Rank, Retry, Scope,
+    SubscriptionId, SubscriptionSettings, SubscriptionStatus,
 };
 use crate::storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
@@ -59,13 +59,13 @@ impl QueueDeliveries {
         Ok(self.access.admit().await?.take_delivery_lease(&self.queue, holder).await?)
     }
 
-    /// See [`crate::storage::DeliveryStore::load_deliveries`].
-    pub async fn load(
+    /// See [`crate::storage::SubscriptionStore::list_subscriptions`].
+    pub async fn subscriptions(
         &self,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error> {
-        Ok(self.access.admit().await?.load_deliveries(&self.queue, after, limit).await?)
+    ) -> Result<Vec<SubscriptionStatus>, Error> {
+        Ok(self.access.admit().await?.list_subscriptions(&self.queue, after, limit).await?)
     }
 
     /// See [`crate::storage::DeliveryStore::list_retries`].
@@ -152,9 +152,10 @@ impl QueueDeliveries {
     ) -> Result<(), Error> {
         for _ in 0..ATTEMPTS_MAX {
             let store = self.access.admit().await?;
-            let Some((subscription, _)) = store.get_subscription(&self.queue, id).await? else {
+            let Some(found) = store.get_subscription(&self.queue, id).await? else {
                 return Ok(());
             };
+            let subscription = found.subscription;
             let mut settings = subscription.settings;
             change(&mut settings);
             let change = SubscriptionChange { last_known_revision: subscription.revision, settings, ttl_s: None };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, MessageId, Rank};
+use super::{Message, MessageId, Rank, Subscription};
 
 /// Number of the last attempts that are kept for each subscription.
 pub const ATTEMPTS_KEPT: usize = 20;
@@ -45,6 +45,31 @@ pub struct Progress {
     pub hold_until_us: u64,
     /// The messages whose first attempt has begun and has no known outcome.
     pub in_flight: Vec<MessageId>,
+}
+
+impl Progress {
+    /// Returns the number of messages that wait for their first attempt, are in flight or have a
+    /// retry. `feed_total` is the number of messages that were ever visible in the feed.
+    ///
+    /// Messages before `counted_to` that are to be read again are not included. Those that were gone
+    /// before they were read are included until all others have been read.
+    #[must_use]
+    pub fn pending(&self, feed_total: u64) -> u64 {
+        let unread = feed_total.saturating_sub(self.feed_total).saturating_sub(self.read);
+        unread + self.in_flight.len() as u64 + u64::from(self.retries)
+    }
+}
+
+/// A subscription, and how far its deliveries have come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubscriptionStatus {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// Its progress.
+    pub progress: Progress,
+    /// Number of its messages that [`Progress::pending`] counts. It does not depend on whether the
+    /// subscription is paused.
+    pub pending: u64,
 }
 
 /// A message that is to be delivered again, with the message itself, which may be gone from its

@@ -59,7 +59,7 @@ pub use claim::{Claim, ClaimSummary, Fence, NewClaim, Term};
 pub use claim_id::ClaimId;
 pub use client::{ClientId, ClientIdRule};
 pub use confirmation::{ConfirmationKind, ConfirmationRequest};
-pub use delivery::{ATTEMPTS_KEPT, Attempt, Progress, Retry};
+pub use delivery::{ATTEMPTS_KEPT, Attempt, Progress, Retry, SubscriptionStatus};
 pub use delivery_options::DeliveryOptions;
 pub use durability::Durability;
 pub use idempotency::IdempotencyKey;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::error::Error;
 use super::task_lease::LeaseFence;
-use crate::domain::{Attempt, MessageId, Progress, QueueId, Rank, Retry, Subscription, SubscriptionId};
+use crate::domain::{Attempt, MessageId, Progress, QueueId, Rank, Retry, SubscriptionId};
 
 /// Maximum duration of one attempt, from its start to the last byte of the response that is read.
 pub const ATTEMPT_DURATION_MAX: Duration = Duration::from_secs(30);
@@ -42,15 +42,6 @@ pub trait DeliveryStore: Send + Sync {
         queue: &QueueId,
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error>;
-
-    /// Returns the next subscriptions after `after` with their progress, at most `limit` of them, in
-    /// the order of their ids. There are fewer only at the end. Removes expired subscriptions.
-    async fn load_deliveries(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error>;
 
     /// Returns the next retries of a subscription after `after`, at most `limit` of them, in the
     /// order in which they are due. There are fewer if they would be too large for one reply, but

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::error::Error;
 use crate::domain::{
-    Attempt, NewSubscription, Progress, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings,
+    Attempt, NewSubscription, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionStatus,
 };
 
 /// Stores subscriptions. A subscription that has expired does not exist for any method.
@@ -22,21 +22,17 @@ pub trait SubscriptionStore: Send + Sync {
         count_max: u32,
     ) -> Result<SubscriptionCreation, Error>;
 
-    /// Returns the subscription with its progress, or `None` if it does not exist.
-    async fn get_subscription(
-        &self,
-        queue: &QueueId,
-        id: SubscriptionId,
-    ) -> Result<Option<(Subscription, Progress)>, Error>;
+    /// Returns the subscription and how far its deliveries have come, or `None` if it does not exist.
+    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error>;
 
-    /// Returns the next subscriptions after `after`, at most `limit` of them, in the order of their
-    /// ids. There are fewer only at the end.
+    /// Returns the next subscriptions after `after` and how far their deliveries have come, at most
+    /// `limit` of them, in the order of their ids. There are fewer only at the end.
     async fn list_subscriptions(
         &self,
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<Subscription>, Error>;
+    ) -> Result<Vec<SubscriptionStatus>, Error>;
 
     /// Changes a subscription if it is still at the revision that the caller knows, and no other
     /// subscription of the queue has the new subscriber.

@@ -332,6 +332,7 @@ suite! {
             a_new_subscription_can_begin_at_an_earlier_position,
             a_new_subscription_begins_after_messages_whose_delay_is_over,
             the_feed_total_counts_messages_when_they_become_visible,
+            visible_messages_are_pending_until_they_are_done,
             each_change_of_a_subscription_changes_their_version,
             saved_progress_is_returned,
             the_changes_of_a_save_are_stored_together,

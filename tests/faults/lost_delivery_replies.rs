@@ -99,7 +99,8 @@ async fn a_subscription_is_changed_once() {
 
     scene
         .each_reply_lost(async |number| {
-            let (before, _) = scene.store.get_subscription(&scene.queue, id).await.expect(OK).expect("it exists");
+            let find = async || scene.store.get_subscription(&scene.queue, id).await.expect(OK).expect("it exists");
+            let before = find().await.subscription;
             scene.gate.lose_reply_of(number);
             let change = SubscriptionChange {
                 last_known_revision: before.revision,
@@ -108,7 +109,7 @@ async fn a_subscription_is_changed_once() {
             };
             let update = scene.store.update_subscription(&scene.queue, id, &change).await;
             assert_eq!(update, Ok(SubscriptionUpdate::Done));
-            let (after, _) = scene.store.get_subscription(&scene.queue, id).await.expect(OK).expect("it exists");
+            let after = find().await.subscription;
             assert_eq!(after.settings, change.settings);
             assert!(after.revision > before.revision);
         })

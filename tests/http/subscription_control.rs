@@ -37,8 +37,8 @@ async fn a_paused_subscription_is_resumed() {
     let api = new_project();
     let path = api.subscription(&json!({"subscriber": URI})).await;
     let new = json!({
-        "state": "active", "reason": null, "delivered": 0, "missed": 0, "given_up": 0, "retrying": 0, "attempts": 0,
-        "failing_since": null,
+        "state": "active", "reason": null, "pending": 0, "delivered": 0, "missed": 0, "given_up": 0, "retrying": 0,
+        "attempts": 0, "failing_since": null,
     });
     assert_eq!(delivery(&api, &path).await, new);
 
@@ -47,6 +47,22 @@ async fn a_paused_subscription_is_resumed() {
         assert_eq!((answer.text.as_str(), &delivery(&api, &path).await["state"]), ("", &json!(state)));
     }
     refused(api.get(&format!("{path}?with_delivery=x")), 400, INVALID_PARAMETER).await;
+}
+
+#[tokio::test]
+async fn the_messages_of_a_paused_subscription_are_pending() {
+    let api = new_project();
+    let path = api.subscription(&json!({"subscriber": URI})).await;
+    answered(api.request(Method::POST, &format!("{path}/pause")), 204).await;
+
+    api.post_bodies("q", &[json!(1), json!(2)]).await;
+
+    let delivery = delivery(&api, &path).await;
+    assert_eq!((&delivery["state"], &delivery["pending"]), (&json!("paused"), &json!(2)));
+    let page = answered(api.get(&format!("{PATH}?with_delivery=true")), 200).await.json();
+    assert_eq!(page["subscriptions"][0]["delivery"], delivery);
+    assert!(page["links"][0]["href"].as_str().unwrap().contains("with_delivery=true"), "{page}");
+    refused(api.get(&format!("{PATH}?with_delivery=x")), 400, INVALID_PARAMETER).await;
 }
 
 #[tokio::test]

@@ -173,7 +173,7 @@ async fn a_subscription_is_listed_until_its_ttl_is_over() {
 
     assert!((89..=90).contains(&elapsed.as_secs()), "{elapsed:?}");
     let listed = async || broker.list_subscriptions(&caller, &queue, None, None).await.unwrap();
-    let shown: Vec<_> = listed().await.iter().map(|one| (one.id, one.ttl_s)).collect();
+    let shown: Vec<_> = listed().await.iter().map(|one| (one.subscription.id, one.subscription.ttl_s)).collect();
     assert_eq!(shown, [(subscribed.end.id(), 90)]);
     drop(subscribed);
     assert!(listed().await.is_empty());

@@ -1,7 +1,7 @@
 //! Subscriptions, deliveries and sealed bodies use the normal store.
 
 use async_trait::async_trait;
-use sukkal::domain::{Attempt, NewSubscription, Progress, QueueId, Retry, Subscription, SubscriptionId};
+use sukkal::domain::{Attempt, NewSubscription, QueueId, Retry, SubscriptionId, SubscriptionStatus};
 use sukkal::storage::{
     DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, SealedBodies, SealedPage,
     SealedPosition, SealedReplacement, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate,
@@ -22,11 +22,7 @@ impl<P: Poster> SubscriptionStore for StoreVariant<P> {
         self.store.create_subscription(queue, new, count_max).await
     }
 
-    async fn get_subscription(
-        &self,
-        queue: &QueueId,
-        id: SubscriptionId,
-    ) -> Result<Option<(Subscription, Progress)>, Error> {
+    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
         self.store.get_subscription(queue, id).await
     }
 
@@ -35,7 +31,7 @@ impl<P: Poster> SubscriptionStore for StoreVariant<P> {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<Subscription>, Error> {
+    ) -> Result<Vec<SubscriptionStatus>, Error> {
         self.store.list_subscriptions(queue, after, limit).await
     }
 
@@ -69,15 +65,6 @@ impl<P: Poster> DeliveryStore for StoreVariant<P> {
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
         self.store.take_delivery_lease(queue, holder).await
-    }
-
-    async fn load_deliveries(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error> {
-        self.store.load_deliveries(queue, after, limit).await
     }
 
     async fn list_retries(

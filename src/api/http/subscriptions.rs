@@ -69,7 +69,8 @@ pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
     ]
 }
 
-/// Returns a page of the queue's subscriptions, in the order of their ids.
+/// Returns a page of the queue's subscriptions, in the order of their ids, on request with how far
+/// their deliveries have come.
 async fn list(
     State(broker): State<Broker>,
     caller: Caller,
@@ -79,11 +80,16 @@ async fn list(
     let query = Query::parse(query.as_deref());
     let marker = query.last("marker").map(subscriptions::parse_marker).transpose()?;
     let limit = query.integer("limit")?;
+    let with_delivery = query.boolean(WITH_DELIVERY)?;
     let page = broker.list_subscriptions(&caller, &queue, marker, limit).await?;
-    let parameters = [("limit", limit.map(|limit| limit.to_string()))];
-    let last = page.last().map(|subscription| subscription.id.to_string());
+    let parameters = [
+        ("limit", limit.map(|limit| limit.to_string())),
+        (WITH_DELIVERY, with_delivery.map(|with_delivery| with_delivery.to_string())),
+    ];
+    let last = page.last().map(|found| found.subscription.id.to_string());
     let links = links::next(&subscriptions::path(&queue), marker.is_some(), &parameters, last.as_deref());
-    let subscriptions = page.iter().map(|subscription| subscriptions::document(&queue, subscription)).collect();
+    let document = |found| subscriptions::status_document(&queue, found, with_delivery == Some(true));
+    let subscriptions = page.iter().map(document).collect();
     Ok(response::json(&SubscriptionListDocument { subscriptions, links }, LIST_BYTES))
 }
 
@@ -115,12 +121,8 @@ async fn get(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Error> {
     let with_delivery = Query::parse(query.as_deref()).boolean(WITH_DELIVERY)?;
-    let (subscription, progress) = broker.get_subscription(&caller, &queue, &id).await?;
-    let mut document = subscriptions::document(&queue, &subscription);
-    if with_delivery == Some(true) {
-        document["delivery"] = subscriptions::delivery_document(&subscription, &progress);
-    }
-    Ok(Json(document))
+    let found = broker.get_subscription(&caller, &queue, &id).await?;
+    Ok(Json(subscriptions::status_document(&queue, &found, with_delivery == Some(true))))
 }
 
 /// Changes the parts of a subscription that the body names.

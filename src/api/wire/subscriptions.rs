@@ -10,7 +10,9 @@ use super::{json, since};
 use crate::api::Error;
 use crate::broker::messages::{MessageQuery, Since};
 use crate::broker::subscriptions::{RedeliveryRequest, Subscribed, SubscriptionRequest};
-use crate::domain::{Attempt, MessageId, Progress, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState};
+use crate::domain::{
+    Attempt, MessageId, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState, SubscriptionStatus,
+};
 
 const MICROS_IN_SECOND: u64 = 1_000_000;
 /// Maximum size in bytes of the body of a request for a subscription.
@@ -43,9 +45,18 @@ pub fn document(queue: &QueueId, subscription: &Subscription) -> Value {
     })
 }
 
-/// Returns how far the deliveries of a subscription have come.
+/// Returns the document of a subscription, on request with how far its deliveries have come.
 #[must_use]
-pub fn delivery_document(subscription: &Subscription, progress: &Progress) -> Value {
+pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delivery: bool) -> Value {
+    let mut document = document(queue, &status.subscription);
+    if with_delivery {
+        document["delivery"] = delivery_document(status);
+    }
+    document
+}
+
+fn delivery_document(status: &SubscriptionStatus) -> Value {
+    let SubscriptionStatus { subscription, progress, pending } = status;
     let (state, reason) = match &subscription.settings.state {
         SubscriptionState::Active => ("active", None),
         SubscriptionState::Paused(reason) => ("paused", reason.as_ref()),
@@ -55,6 +66,7 @@ pub fn delivery_document(subscription: &Subscription, progress: &Progress) -> Va
     json!({
         "state": state,
         "reason": reason,
+        "pending": pending,
         "delivered": progress.delivered,
         "missed": progress.missed,
         "given_up": progress.given_up,

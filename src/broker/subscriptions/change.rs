@@ -190,8 +190,9 @@ impl Broker {
                     let text = "the subscription belongs to a WebSocket, whose client can only delete it";
                     return Err(Error::Conflict(text.to_owned()));
                 }
-                let (current, progress) = found.ok_or_else(|| no_subscription(&id.to_string()))?;
-                let Changed { settings, ttl_s } = change(&current, &progress)?;
+                let found = found.ok_or_else(|| no_subscription(&id.to_string()))?;
+                let current = found.subscription;
+                let Changed { settings, ttl_s } = change(&current, &found.progress)?;
                 if settings == current.settings && ttl_s.is_none() {
                     return Ok(current);
                 }

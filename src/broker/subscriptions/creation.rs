@@ -238,9 +238,9 @@ mod tests {
                 confirm(&broker, id, true).await;
             }
 
-            let (subscription, _) = broker.get_subscription(&caller(), &queue(), &id.to_string()).await.unwrap();
+            let found = broker.get_subscription(&caller(), &queue(), &id.to_string()).await.unwrap();
 
-            let requests = subscription.settings.requests;
+            let requests = found.subscription.settings.requests;
             assert_eq!(requests.len(), usize::from(is_required), "{requests:?}");
             assert!(requests.iter().all(|one| one.number == 1 && matches!(one.request, DeliveryRequest::Seek(_))));
         }

@@ -4,18 +4,18 @@ use super::lookup::{no_subscription, parse_id};
 use crate::auth::Caller;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId};
+use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
 
 impl Broker {
-    /// Returns the next subscriptions after `after`, in the order of their ids. They include those of
-    /// WebSocket connections of this process.
+    /// Returns the next subscriptions after `after` and how far their deliveries have come, in the
+    /// order of their ids. They include those of WebSocket connections of this process.
     pub async fn list_subscriptions(
         &self,
         caller: &Caller,
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: Option<i64>,
-    ) -> Result<Vec<Subscription>, Error> {
+    ) -> Result<Vec<SubscriptionStatus>, Error> {
         let access = self.store.authorize(caller, Action::ListSubscriptions, queue)?;
         let limit = match limit {
             Some(limit) => check_range("limit", limit, 1, self.limits.max_subscriptions_per_page)?,
@@ -25,24 +25,25 @@ impl Broker {
         let mut page = access.admit().await?.list_subscriptions(queue, after, limit).await?;
         let connected = self.connected.list(queue, after, limit);
         if !connected.is_empty() {
-            page.extend(connected);
-            page.sort_by_key(|subscription| subscription.id);
+            page.extend(connected.into_iter().map(of_connection));
+            page.sort_by_key(|found| found.subscription.id);
             page.truncate(limit);
         }
         Ok(page)
     }
 
-    /// Returns the subscription with its progress.
+    /// Returns the subscription and how far its deliveries have come. That of a WebSocket
+    /// connection has no progress.
     pub async fn get_subscription(
         &self,
         caller: &Caller,
         queue: &QueueId,
         id: &str,
-    ) -> Result<(Subscription, Progress), Error> {
+    ) -> Result<SubscriptionStatus, Error> {
         let store = self.store.authorize(caller, Action::GetSubscription, queue)?.admit().await?;
         let known = parse_id(&store, id).await?;
-        if let Some(connected) = self.connected.get(queue, known) {
-            return Ok((connected, Progress::default()));
+        if let Some(subscription) = self.connected.get(queue, known) {
+            return Ok(of_connection(subscription));
         }
         store.get_subscription(queue, known).await?.ok_or_else(|| no_subscription(id))
     }
@@ -60,7 +61,7 @@ impl Broker {
             Some(_) => store
                 .get_subscription(&queue, id)
                 .await?
-                .and_then(|(found, _)| Some(found.settings.trust()?.to_owned())),
+                .and_then(|found| Some(found.subscription.settings.trust()?.to_owned())),
             None => None,
         };
         self.run_to_completion(async move { store.delete_subscription(&queue, id).await }).await?;
@@ -88,4 +89,9 @@ impl Broker {
         let known = parse_id(&store, id).await?;
         store.list_attempts(queue, known).await?.ok_or_else(|| no_subscription(id))
     }
+}
+
+/// Returns the status of the subscription of a connection, whose deliveries are not stored.
+fn of_connection(subscription: Subscription) -> SubscriptionStatus {
+    SubscriptionStatus { subscription, progress: Progress::default(), pending: 0 }
 }

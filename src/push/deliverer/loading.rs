@@ -10,7 +10,7 @@ use super::subscribers::Managed;
 use super::{Deliverer, RENEWAL_INTERVAL, Stop};
 use crate::domain::{
     DeliveryOptions, DeliveryRequest, MessageId, NumberedRequest, Progress, Rank, RetryPolicy, Subscription,
-    SubscriptionId,
+    SubscriptionId, SubscriptionStatus,
 };
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
@@ -36,10 +36,10 @@ impl Deliverer {
         let mut gone: BTreeSet<SubscriptionId> = self.subscribers.ids().collect();
         let mut after = None;
         loop {
-            let page = self.deliveries.load(after, SUBSCRIPTIONS_PER_PAGE).await?;
+            let page = self.deliveries.subscriptions(after, SUBSCRIPTIONS_PER_PAGE).await?;
             let is_last = page.len() < SUBSCRIPTIONS_PER_PAGE;
-            after = page.last().map(|(subscription, _)| subscription.id);
-            for (subscription, progress) in page {
+            after = page.last().map(|found| found.subscription.id);
+            for SubscriptionStatus { subscription, progress, .. } in page {
                 gone.remove(&subscription.id);
                 self.ready.insert(subscription.id);
                 self.adopt(subscription, progress, queue_policy.as_ref()).await?;

@@ -539,14 +539,10 @@ impl SubscriptionDeliveries {
         !self.is_active() && self.running.is_empty() && !self.is_changed
     }
 
-    /// Returns the number of messages that wait for an attempt or are in flight, as far as they are
-    /// known.
+    /// Returns the number of messages that wait for an attempt or are in flight; 0 if nothing may be
+    /// sent.
     pub(super) fn pending(&self, feed: &FeedState) -> u64 {
-        if !self.is_active() {
-            return 0;
-        }
-        let unread = feed.total.saturating_sub(self.progress.feed_total).saturating_sub(self.progress.read);
-        unread + self.progress.in_flight.len() as u64 + u64::from(self.progress.retries)
+        if self.is_active() { self.progress.pending(feed.total) } else { 0 }
     }
 
     /// Takes over changed settings.

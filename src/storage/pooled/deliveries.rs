@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::PooledStore;
 use super::search::at;
-use crate::domain::{Progress, QueueId, Retry, Subscription, SubscriptionId};
+use crate::domain::{QueueId, Retry, SubscriptionId};
 use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey};
 
 #[async_trait]
@@ -18,15 +18,6 @@ impl DeliveryStore for PooledStore {
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
         at!(self, queue, store => store.take_delivery_lease(queue, holder))
-    }
-
-    async fn load_deliveries(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error> {
-        at!(self, queue, store => store.load_deliveries(queue, after, limit))
     }
 
     async fn list_retries(

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::PooledStore;
 use super::search::at;
-use crate::domain::{Attempt, NewSubscription, Progress, QueueId, Subscription, SubscriptionId};
+use crate::domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
 use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 
 #[async_trait]
@@ -18,11 +18,7 @@ impl SubscriptionStore for PooledStore {
         at!(self, queue, store => store.create_subscription(queue, new, count_max))
     }
 
-    async fn get_subscription(
-        &self,
-        queue: &QueueId,
-        id: SubscriptionId,
-    ) -> Result<Option<(Subscription, Progress)>, Error> {
+    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
         at!(self, queue, store => store.get_subscription(queue, id))
     }
 
@@ -31,7 +27,7 @@ impl SubscriptionStore for PooledStore {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<Subscription>, Error> {
+    ) -> Result<Vec<SubscriptionStatus>, Error> {
         at!(self, queue, store => store.list_subscriptions(queue, after, limit))
     }
 

@@ -11,7 +11,7 @@ use super::keys::QueueKeys;
 use super::reply::{self, Reply};
 use super::script::{DELIVERY_LEASE, DELIVERY_LEASE_END, DELIVERY_RETRIES, DELIVERY_SAVE};
 use super::subscriptions::subscription_id;
-use crate::domain::{Progress, QueueId, Rank, Retry, Subscription, SubscriptionId};
+use crate::domain::{QueueId, Rank, Retry, SubscriptionId};
 use crate::storage::delivery_record::{
     ID_BYTES, attempt_place, decode_retry, encode_attempt, encode_progress, encode_retry, retry_entry,
 };
@@ -37,15 +37,6 @@ impl DeliveryStore for RedisStore {
             }
             kind => Err(reply::unknown_kind(DELIVERY_LEASE.name, kind)),
         }
-    }
-
-    async fn load_deliveries(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error> {
-        self.subscriptions_with_progress(queue, after, limit).await
     }
 
     async fn list_retries(

@@ -357,8 +357,8 @@ scripts! {
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Due];
     SUBSCRIPTION_DELETE_ALL = "subscription_delete_all"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Due];
-    SUBSCRIPTION_GET = "subscription_get" [Queue Subscriptions SubscriptionEnds Deliveries];
-    SUBSCRIPTION_LIST = "subscription_list" [Queue Subscriptions SubscriptionIds SubscriptionEnds Deliveries];
+    SUBSCRIPTION_GET = "subscription_get" [Queue Delayed Subscriptions SubscriptionEnds Deliveries];
+    SUBSCRIPTION_LIST = "subscription_list" [Queue Delayed Subscriptions SubscriptionIds SubscriptionEnds Deliveries];
     SUBSCRIPTION_UPDATE = "subscription_update"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
     TASK_CREATE = "task_create" [Queue Messages Delayed Tasks TaskLeases Due];

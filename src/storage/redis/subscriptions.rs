@@ -12,7 +12,7 @@ use super::script::{
     SUBSCRIPTION_ATTEMPTS, SUBSCRIPTION_CREATE, SUBSCRIPTION_DELETE, SUBSCRIPTION_DELETE_ALL, SUBSCRIPTION_GET,
     SUBSCRIPTION_LIST, SUBSCRIPTION_UPDATE,
 };
-use crate::domain::{Attempt, NewSubscription, Progress, QueueId, Subscription, SubscriptionId};
+use crate::domain::{Attempt, NewSubscription, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
 use crate::storage::delivery_record::{self, ID_BYTES};
 use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 
@@ -50,18 +50,16 @@ impl SubscriptionStore for RedisStore {
         }
     }
 
-    async fn get_subscription(
-        &self,
-        queue: &QueueId,
-        id: SubscriptionId,
-    ) -> Result<Option<(Subscription, Progress)>, Error> {
-        let mut reply = self.connection.run(&SUBSCRIPTION_GET, &QueueKeys::of(queue), &[subscription_id(id)]).await?;
-        match reply.text()?.as_str() {
+    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
+        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_GET, queue, &[subscription_id(id)]).await?;
+        match kind.as_str() {
             "none" => Ok(None),
             "subscription" => {
                 let now_us = reply.number()?;
                 let subscription = read_subscription(id, &mut reply, now_us)?;
-                Ok(Some((subscription, delivery_record::decode_progress(queue, &reply.bytes()?)?)))
+                let progress = delivery_record::decode_progress(queue, &reply.bytes()?)?;
+                let pending = progress.pending(reply.number()?);
+                Ok(Some(SubscriptionStatus { subscription, progress, pending }))
             }
             kind => Err(reply::unknown_kind(SUBSCRIPTION_GET.name, kind)),
         }
@@ -72,12 +70,14 @@ impl SubscriptionStore for RedisStore {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<Subscription>, Error> {
-        let args = list_args(after, limit, b"");
+    ) -> Result<Vec<SubscriptionStatus>, Error> {
+        let args = [after.map_or_else(Bytes::new, subscription_id), arguments::number(limit as u64)];
         let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
-        let (now_us, mut found) = (reply.number()?, Vec::new());
+        let (now_us, feed_total, mut found) = (reply.number()?, reply.number()?, Vec::new());
         while !reply.is_empty() {
-            found.push(read_listed(&mut reply, now_us)?);
+            let subscription = read_listed(&mut reply, now_us)?;
+            let progress = delivery_record::decode_progress(queue, &reply.bytes()?)?;
+            found.push(SubscriptionStatus { pending: progress.pending(feed_total), subscription, progress });
         }
         Ok(found)
     }
@@ -128,33 +128,9 @@ impl SubscriptionStore for RedisStore {
     }
 }
 
-impl RedisStore {
-    /// Returns the next subscriptions after `after` with their progress.
-    pub(super) async fn subscriptions_with_progress(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error> {
-        let args = list_args(after, limit, b"progress");
-        let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
-        let (now_us, mut found) = (reply.number()?, Vec::new());
-        while !reply.is_empty() {
-            let subscription = read_listed(&mut reply, now_us)?;
-            found.push((subscription, delivery_record::decode_progress(queue, &reply.bytes()?)?));
-        }
-        Ok(found)
-    }
-}
-
 /// Returns the sixteen bytes of the id of a subscription.
 pub(super) fn subscription_id(id: SubscriptionId) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
-}
-
-fn list_args(after: Option<SubscriptionId>, limit: usize, progress: &'static [u8]) -> [Bytes; 3] {
-    let after = after.map_or_else(Bytes::new, subscription_id);
-    [after, arguments::number(limit as u64), Bytes::from_static(progress)]
 }
 
 fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {

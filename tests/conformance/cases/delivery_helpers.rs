@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, json};
 use sukkal::domain::{
     Attempt, Message, NewSubscription, Progress, QueueId, Rank, Retry, Subscription, SubscriptionId,
-    SubscriptionSettings, SubscriptionState,
+    SubscriptionSettings, SubscriptionState, SubscriptionStatus,
 };
 use sukkal::storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, SubscriptionChange, SubscriptionCreation, SubscriptionUpdate,
@@ -52,24 +52,24 @@ impl Subject {
         &self,
         queue: &QueueId,
         id: SubscriptionId,
-    ) -> Option<(Subscription, Progress)> {
+    ) -> Option<SubscriptionStatus> {
         self.store().get_subscription(queue, id).await.expect(OK)
     }
 
     /// Returns a subscription, which must exist.
     pub(in crate::conformance) async fn subscription(&self, queue: &QueueId, id: SubscriptionId) -> Subscription {
-        self.find_subscription(queue, id).await.expect("the subscription exists").0
+        self.find_subscription(queue, id).await.expect("the subscription exists").subscription
     }
 
     /// Returns the progress of a subscription, which must exist.
     pub(in crate::conformance) async fn progress_of(&self, queue: &QueueId, id: SubscriptionId) -> Progress {
-        self.find_subscription(queue, id).await.expect("the subscription exists").1
+        self.find_subscription(queue, id).await.expect("the subscription exists").progress
     }
 
     /// Returns the ids of all subscriptions.
     pub(in crate::conformance) async fn subscription_ids(&self, queue: &QueueId) -> Vec<SubscriptionId> {
         let listed = self.store().list_subscriptions(queue, None, MANY as usize).await.expect(OK);
-        listed.iter().map(|subscription| subscription.id).collect()
+        listed.iter().map(|found| found.subscription.id).collect()
     }
 
     /// Changes a subscription from its current revision.
@@ -126,13 +126,13 @@ impl Subject {
         self.store().list_attempts(queue, id).await.expect(OK)
     }
 
-    pub(in crate::conformance) async fn load(
+    pub(in crate::conformance) async fn list_subscriptions(
         &self,
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Vec<(Subscription, Progress)> {
-        self.store().load_deliveries(queue, after, limit).await.expect(OK)
+    ) -> Vec<SubscriptionStatus> {
+        self.store().list_subscriptions(queue, after, limit).await.expect(OK)
     }
 
     /// Runs the action, and asserts that it sends a signal for the queue.

@@ -143,6 +143,5 @@ async fn delivered(scene: &Scene) -> u64 {
 async fn progress(scene: &Scene) -> Option<Progress> {
     let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), "q".parse().unwrap()).unwrap();
     let subscriptions = scene.store.list_subscriptions(&queue, None, 1).await.unwrap();
-    let (_, progress) = scene.store.get_subscription(&queue, subscriptions.first()?.id).await.unwrap()?;
-    Some(progress)
+    Some(subscriptions.into_iter().next()?.progress)
 }

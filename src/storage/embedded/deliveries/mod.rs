@@ -6,9 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use crate::domain::{Progress, QueueId, Retry, Subscription, SubscriptionId};
+use crate::domain::{QueueId, Retry, SubscriptionId};
 use crate::storage::deliveries::DELIVERY_LEASE_DURATION;
-use crate::storage::delivery_record::decode_subscription;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey};
@@ -38,22 +37,6 @@ impl DeliveryStore for EmbeddedStore {
             Ok(Some((lease.fence(), store.view.feed_state(number, &state, row.version, now_us)?)))
         })
         .await
-    }
-
-    async fn load_deliveries(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<(Subscription, Progress)>, Error> {
-        let of = queue.clone();
-        let loaded = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            let read = |(id, record): (SubscriptionId, Vec<u8>)| {
-                Ok((decode_subscription(id, &record, now_us)?, view.progress(&of, state, id)?))
-            };
-            view.subscriptions_after(state, after, limit)?.into_iter().map(read).collect()
-        });
-        Ok(loaded.await?.unwrap_or_default())
     }
 
     async fn list_retries(

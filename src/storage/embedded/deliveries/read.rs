@@ -4,9 +4,9 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::domain::{Attempt, Progress, QueueId, Rank, Retry, SubscriptionId};
+use crate::domain::{Attempt, Progress, QueueId, Rank, Retry, SubscriptionId, SubscriptionStatus};
 use crate::storage::delivery_record::{
-    decode_progress, decode_retry, newest_attempts, retry_entry, retry_name_of_entry,
+    decode_progress, decode_retry, decode_subscription, newest_attempts, retry_entry, retry_name_of_entry,
 };
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
@@ -65,6 +65,20 @@ impl<T: Table> View<T> {
     ) -> Result<Option<SubscriptionId>, Error> {
         let id = self.contents.get(&*subscriber_key(state, subscriber))?;
         id.map(|id| read_id(id.value())).transpose()
+    }
+
+    /// Returns a subscription, by its record, and how far its deliveries have come.
+    pub(super) fn status(
+        &self,
+        queue: &QueueId,
+        state: &QueueState,
+        id: SubscriptionId,
+        record: &[u8],
+        now_us: u64,
+    ) -> Result<SubscriptionStatus, Error> {
+        let subscription = decode_subscription(id, record, now_us)?;
+        let progress = self.progress(queue, state, id)?;
+        Ok(SubscriptionStatus { pending: progress.pending(feed_total(state)), subscription, progress })
     }
 
     /// Returns the progress of a subscription, which must exist.

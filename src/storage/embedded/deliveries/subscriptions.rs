@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::domain::{Attempt, NewSubscription, Progress, QueueId, Subscription, SubscriptionId};
-use crate::storage::delivery_record::decode_subscription;
+use crate::domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
 
@@ -22,17 +21,11 @@ impl SubscriptionStore for EmbeddedStore {
         .await
     }
 
-    async fn get_subscription(
-        &self,
-        queue: &QueueId,
-        id: SubscriptionId,
-    ) -> Result<Option<(Subscription, Progress)>, Error> {
+    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
         let of = queue.clone();
         let found = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            let Some(record) = view.subscription(state, id)? else {
-                return Ok(None);
-            };
-            Ok(Some((decode_subscription(id, &record, now_us)?, view.progress(&of, state, id)?)))
+            let record = view.subscription(state, id)?;
+            record.map(|record| view.status(&of, state, id, &record, now_us)).transpose()
         });
         Ok(found.await?.flatten())
     }
@@ -42,10 +35,11 @@ impl SubscriptionStore for EmbeddedStore {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<Subscription>, Error> {
+    ) -> Result<Vec<SubscriptionStatus>, Error> {
+        let of = queue.clone();
         let listed = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
             let records = view.subscriptions_after(state, after, limit)?;
-            records.iter().map(|(id, record)| decode_subscription(*id, record, now_us)).collect()
+            records.iter().map(|(id, record)| view.status(&of, state, *id, record, now_us)).collect()
         });
         Ok(listed.await?.unwrap_or_default())
     }

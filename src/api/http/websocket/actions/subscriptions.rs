@@ -32,7 +32,7 @@ pub(super) fn actions() -> Vec<Action> {
 async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
     let marker = frame.request().text("marker").map(|marker| subscriptions::parse_marker(&marker)).transpose()?;
     let page = broker.list_subscriptions(&caller, &queue, marker, frame.request().integer("limit")).await?;
-    let documents: Value = page.iter().map(|subscription| subscriptions::document(&queue, subscription)).collect();
+    let documents: Value = page.iter().map(|found| subscriptions::document(&queue, &found.subscription)).collect();
     frame.respond(200, &json!({ "subscriptions": documents }))
 }
 
@@ -86,8 +86,8 @@ async fn get(
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {
-    let (subscription, _progress) = broker.get_subscription(&caller, &queue, &id).await?;
-    frame.respond(200, &subscriptions::document(&queue, &subscription))
+    let found = broker.get_subscription(&caller, &queue, &id).await?;
+    frame.respond(200, &subscriptions::document(&queue, &found.subscription))
 }
 
 async fn delete(
