@@ -43,6 +43,8 @@ struct Shared {
 
 struct State {
     plan: Plan,
+    /// Number of plans until now. Data is held back until there is another plan.
+    plans: u64,
     seen: usize,
     happened: bool,
     closed: bool,
@@ -57,6 +59,7 @@ impl Gate {
         let address = listener.local_addr().expect("a bound socket has an address");
         let state = State {
             plan: Plan::Forward,
+            plans: 0,
             seen: 0,
             happened: false,
             closed: false,
@@ -78,8 +81,8 @@ impl Gate {
         format!("redis://{}", self.address)
     }
 
-    /// Forwards `count` more commands of the project, and then holds back the next one and
-    /// everything after it.
+    /// Forwards what is held back and `count` more commands of the project, and then holds back the
+    /// next one and everything after it.
     pub(crate) fn hold_after(&self, count: usize) {
         self.arm(Plan::HoldAfter(count));
     }
@@ -93,7 +96,6 @@ impl Gate {
     /// Ends `hold_after` and `hold_reply_of`, and forwards the data that was held back.
     pub(crate) fn release(&self) {
         self.arm(Plan::Forward);
-        self.shared.changed.notify_all();
     }
 
     /// Loses the reply to the `number`-th command of the project from now, the next being 0.
@@ -115,8 +117,10 @@ impl Gate {
     fn arm(&self, plan: Plan) {
         let mut state = self.shared.state();
         state.plan = plan;
+        state.plans += 1;
         state.seen = 0;
         state.happened = false;
+        self.shared.changed.notify_all();
     }
 }
 
@@ -233,7 +237,8 @@ impl Shared {
     }
 
     fn wait_while_held(&self, state: MutexGuard<'_, State>) {
-        let held = |state: &mut State| matches!(state.plan, Plan::HoldAfter(_) | Plan::HoldReplyOf(_)) && !state.closed;
+        let plans = state.plans;
+        let held = |state: &mut State| state.plans == plans && !state.closed;
         drop(self.changed.wait_while(state, held).unwrap_or_else(PoisonError::into_inner));
     }
 

@@ -52,20 +52,13 @@ impl DeliveryStore for RedisStore {
         let mut reply = self.connection.run(&DELIVERY_RETRIES, &keys, &args).await?;
         let (now_us, mut names) = (reply.number()?, Vec::with_capacity(reply.len()));
         while !reply.is_empty() {
-            names.push(reply.bytes()?.into());
+            names.push(reply.bytes()?);
         }
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        // Records are large, so they do not pass through Lua.
-        let mut records = self.connection.command_with("HMGET", &keys.retries(), names).await?;
-        let mut retries = Vec::with_capacity(records.len());
-        while !records.is_empty() {
-            if let Some(record) = records.bytes_or_nil() {
-                retries.push(decode_retry(queue, &record, now_us)?);
-            }
-        }
-        Ok(retries)
+        let records = self.values_of(queue, &keys.retries(), names).await?;
+        records.iter().flatten().map(|record| decode_retry(queue, record, now_us)).collect()
     }
 
     async fn save_deliveries(

@@ -1,10 +1,6 @@
-//! Reads the records of messages whose entries a script has returned, with plain commands.
-//!
-//! Lua in Redis hashes every byte of every string that it gets, so message bodies do not pass
-//! through scripts.
+//! Reads the records of messages whose entries a script has returned.
 
 use bytes::Bytes;
-use fred::types::Value;
 
 use super::RedisStore;
 use super::keys::QueueKeys;
@@ -12,7 +8,7 @@ use super::reply::Reply;
 use crate::domain::{Message, QueueId};
 use crate::storage::entry::{Entry, FRESH_BYTES};
 use crate::storage::key::{KEY_BYTES, id_of};
-use crate::storage::{Error, QueueStore, REPLY_BYTES_MAX, record};
+use crate::storage::{Error, REPLY_BYTES_MAX, record};
 
 impl RedisStore {
     /// Returns the messages of the entries that are left in a reply, with ages as of `now_us`;
@@ -39,44 +35,16 @@ impl RedisStore {
         let mut rest = entries;
         while !rest.is_empty() {
             let (next, rest_after) = rest.split_at(fitting_count(rest));
-            let mut records = self.records(queue, next).await?;
-            for entry in next {
+            let keys: Bytes = next.iter().flat_map(|entry| entry.key).collect();
+            let keys = (0..next.len()).map(|at| keys.slice(at * KEY_BYTES..(at + 1) * KEY_BYTES));
+            let records = self.values_of(queue, &QueueKeys::of(queue).messages(), keys).await?;
+            for (entry, record) in next.iter().zip(records) {
                 let read = |record: Bytes| record::message(id_of(queue, &entry.key)?, entry, &record, now_us);
-                messages.push(records.bytes_or_nil().map(read).transpose()?);
+                messages.push(record.map(read).transpose()?);
             }
             rest = rest_after;
         }
-        if messages.iter().any(Option::is_none) {
-            self.require_queue(queue).await?;
-        }
         Ok(messages)
-    }
-
-    /// Fails with [`Error::NoQueue`] if the queue does not exist and operations require it to: it may
-    /// have moved to another pool, so missing records do not show that messages were deleted.
-    async fn require_queue(&self, queue: &QueueId) -> Result<(), Error> {
-        if self.connection.requires_queues() && self.get_queue(queue).await?.is_none() {
-            return Err(Error::NoQueue);
-        }
-        Ok(())
-    }
-
-    /// Returns the record of each entry, nil for one that has been deleted.
-    async fn records(&self, queue: &QueueId, entries: &[Entry]) -> Result<Reply, Error> {
-        let keys: Bytes = entries.iter().flat_map(|entry| entry.key).collect();
-        let keys = (0..entries.len()).map(|at| keys.slice(at * KEY_BYTES..(at + 1) * KEY_BYTES));
-        self.records_of(queue, keys).await
-    }
-
-    /// Returns the record of each of these keys, nil for one that has been deleted. The records must
-    /// fit into one reply.
-    pub(super) async fn records_of(
-        &self,
-        queue: &QueueId,
-        keys: impl IntoIterator<Item = Bytes>,
-    ) -> Result<Reply, Error> {
-        let keys = keys.into_iter().map(Value::Bytes);
-        self.connection.command_with("HMGET", &QueueKeys::of(queue).messages(), keys).await
     }
 }
 

@@ -35,6 +35,7 @@ mod tasks;
 mod tls;
 mod tokens;
 mod uri;
+mod values;
 mod watch;
 
 use std::sync::{Arc, Weak};

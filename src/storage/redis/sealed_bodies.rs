@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use fred::types::Value;
 
 use super::RedisStore;
 use super::arguments;
@@ -78,8 +77,8 @@ impl RedisStore {
             SealedPart::Retries => (keys.retries(), StoredBody::in_retry),
             _ => (keys.messages(), StoredBody::in_message),
         };
-        let mut values = self.connection.command_with("HMGET", &key, names.iter().cloned().map(Value::Bytes)).await?;
-        let bodies = names.into_iter().filter_map(|name| find(name, values.bytes_or_nil()?));
+        let values = self.values_of(queue, &key, names.iter().cloned()).await?;
+        let bodies = names.into_iter().zip(values).filter_map(|(name, value)| find(name, value?));
         Ok((bodies.collect(), place))
     }
 
@@ -88,7 +87,8 @@ impl RedisStore {
     async fn list_in_outbox(&self, queue: &QueueId, place: &Bytes) -> Result<(Vec<StoredBody>, Option<Bytes>), Error> {
         let visited = if place.is_empty() { 0 } else { reply::parse_number(&String::from_utf8_lossy(place))? };
         let (first, last) = (format!("-{}", visited + MOVING_PER_STEP), format!("-{}", visited + 1));
-        let mut reply = self.connection.command("LRANGE", &QueueKeys::of(queue).outbox(), &[&first, &last]).await?;
+        let key = QueueKeys::of(queue).outbox();
+        let mut reply = self.read_values(queue, "LRANGE", &key, &[&first, &last]).await?;
         let place = (!reply.is_empty()).then(|| arguments::number(visited + MOVING_PER_STEP));
         let mut bodies = Vec::new();
         while !reply.is_empty() {

@@ -38,7 +38,7 @@ impl TaskStore for RedisStore {
     }
 
     async fn list_tasks(&self, queue: &QueueId) -> Result<Vec<Task>, Error> {
-        let mut reply = self.connection.command("HGETALL", &QueueKeys::of(queue).tasks(), &[]).await?;
+        let mut reply = self.read_values(queue, "HGETALL", &QueueKeys::of(queue).tasks(), &[]).await?;
         let mut records = Vec::new();
         while !reply.is_empty() {
             records.push((read_task_id(&reply.bytes()?)?, TaskRecord::decode(&reply.bytes()?)?));
@@ -47,9 +47,8 @@ impl TaskStore for RedisStore {
     }
 
     async fn get_task(&self, queue: &QueueId, id: TaskId) -> Result<Option<Task>, Error> {
-        let mut reply =
-            self.connection.command_with("HGET", &QueueKeys::of(queue).tasks(), [task_id(id).into()]).await?;
-        reply.bytes_or_nil().map(|record| Ok(TaskRecord::decode(&record)?.task(id))).transpose()
+        let found = self.values_of(queue, &QueueKeys::of(queue).tasks(), [task_id(id)]).await?;
+        found.into_iter().flatten().next().map(|record| Ok(TaskRecord::decode(&record)?.task(id))).transpose()
     }
 
     async fn delete_task(&self, queue: &QueueId, id: TaskId) -> Result<(), Error> {
@@ -163,10 +162,9 @@ impl RedisStore {
         if keys.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let mut records = self.records_of(queue, keys.iter().cloned()).await?;
+        let records = self.values_of(queue, &QueueKeys::of(queue).messages(), keys.iter().cloned()).await?;
         let mut origins = Vec::with_capacity(keys.len());
-        for key in keys {
-            let record = records.bytes_or_nil();
+        for (key, record) in keys.iter().zip(records) {
             let origin = record.map(|record| record::origin_queue(id_of(queue, key)?, &record)).transpose()?;
             origins.push(origin.flatten().filter(|origin| origin != queue.name()));
         }

@@ -2,6 +2,7 @@
 
 mod contents;
 mod crashes;
+mod races;
 mod waiting;
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use sukkal::storage::pooled::{self, PooledStore};
 use sukkal::storage::redis::{RedisPools, RedisStore};
 use sukkal::storage::{Error, Maintenance, Moved, PoolStore, Schedule};
 
-use super::{Deployment, Management, POOLS, PROJECT};
+use super::{Deployment, Management, POOLS, PROJECT, until};
 use crate::support::redis::RedisServer;
 
 /// A process that moves queues of a deployment whose management store is at this URL. Its maintenance
@@ -22,7 +23,8 @@ async fn mover(management: &str) -> PooledStore {
     let options = pooled::Options { has_virtual_pool: true, schedule, redis, wait_max, cipher: None };
     let management = RedisStore::open(&management.parse().unwrap()).unwrap();
     let store = PooledStore::over_redis(&management, options).unwrap();
-    store.refresh_pools().await.unwrap();
+    // On a busy machine, the store may not be connected yet.
+    until("the pools are known", async || store.refresh_pools().await.is_ok()).await;
     store
 }
 

@@ -17,15 +17,15 @@ use crate::support::sukkal::Api;
 const MOVING: Duration = Duration::from_millis(500);
 
 /// A deployment of two pools, and a process that reaches its stores through gates.
-struct Scene {
-    deployment: Deployment,
+pub(super) struct Scene {
+    pub(super) deployment: Deployment,
     /// To the management store, and to the pools.
-    gates: [Gate; 3],
-    mover: PooledStore,
+    pub(super) gates: [Gate; 3],
+    pub(super) mover: PooledStore,
 }
 
 impl Scene {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let deployment = Deployment::start(&[1, 0]).await;
         let Management::Redis(management) = &deployment.management else { unreachable!() };
         let stores = [management, &*deployment.pools[0], &*deployment.pools[1]];
