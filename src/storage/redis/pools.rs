@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::keys;
 use super::reply::unknown_kind;
@@ -18,6 +18,7 @@ use crate::storage::{Error, Maintenance, PoolConnector, PoolList, PoolStore, Poo
 
 /// Maximum duration of a check of a pool.
 const CHECK_MAX: Duration = Duration::from_secs(3);
+const PAUSE_IN_CHECK: Duration = Duration::from_millis(100);
 
 impl RedisPools {
     /// Connects with these files for TLS.
@@ -46,12 +47,17 @@ impl RedisPools {
 impl PoolConnector for RedisPools {
     async fn check(&self, uri: &PoolUri) -> Result<(), String> {
         let store = self.open(uri)?;
-        let answer = timeout(CHECK_MAX, store.ping()).await;
+        let mut reason = "there is no answer".to_owned();
+        let answered = async {
+            // To connect may take longer than a command is attempted.
+            while let Err(error) = store.ping().await {
+                error.reason().clone_into(&mut reason);
+                sleep(PAUSE_IN_CHECK).await;
+            }
+        };
+        let answer = timeout(CHECK_MAX, answered).await;
         store.close();
-        match answer {
-            Ok(answer) => answer.map_err(|error| error.reason().to_owned()),
-            Err(_elapsed) => Err("there is no answer".to_owned()),
-        }
+        answer.map_err(|_elapsed| reason)
     }
 }
 
