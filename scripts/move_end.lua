@@ -18,6 +18,6 @@ for i = 1, MOVED_KEYS do
     redis.call('RENAME', moving_key(OWN_KEYS, i), plain_key(OWN_KEYS, i))
   end
 end
-redis.call('HSET', queue, 's', decimal(epoch))
+redis.call('HSET', queue, 's', decimal(epoch), 'a', decimal(epoch))
 redis.call('ZADD', due, 'LT', 0, hash_tag())
 return 'done'

@@ -9,9 +9,10 @@
 assert(#ARGV == 3, 'queue_create: 3 arguments')
 local version, metadata, policy = ARGV[1], ARGV[2], ARGV[3]
 
-local own = redis.call('HGET', queue, 's')
+local own, moved_here = unpack(redis.call('HMGET', queue, 's', 'a'))
 if own == version then
-  return {'created'}
+  -- This is a retry, unless the queue has got this version by moving here.
+  return {moved_here == version and 'existed' or 'created'}
 elseif own then
   -- The name was registered again in the meantime. A deletion must find the version that is in the
   -- register.

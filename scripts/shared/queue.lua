@@ -1,16 +1,26 @@
 -- The keys of a queue. src/storage/redis/keys.rs says which keys each script gets, under these
 -- names:
---   queue        hash  m metadata, p packed policy (policy.lua), v revision, u token of the last
---                      update, s registration version, e epoch: changes when the queue is created
---                      or purged, and no later queue of the name has it, c last visible rank and
---                      total of posted messages (state.lua), o last
---                      number of a dead letter, f sharding of a fair queue (fair.lua), l logical
---                      time while any message is delayed (logical_time.lua), d time (µs) before
---                      which nothing is due, x progress in a block of expirations
---                      (queue_apply_due.lua), k last fence and number of claimed messages
---                      (claims.lua), z present while the queue is paused, te and td totals of
---                      expired and dead-lettered messages, absent for 0, n number of subscriptions,
---                      absent for 0, b sum of the sizes of messages (state.lua), w lease of the process that delivers to them (deliveries.lua)
+--   queue        hash  m   metadata
+--                      p   packed policy (policy.lua)
+--                      v   revision
+--                      u   token of the last update
+--                      s   registration version
+--                      a   registration version that the last move to this store gave it
+--                      e   epoch: changes when the queue is created or purged, and no later queue
+--                          of the name has it
+--                      c   last visible rank and total of posted messages (state.lua)
+--                      b   sum of the sizes of messages (state.lua)
+--                      o   last number of a dead letter
+--                      f   sharding of a fair queue (fair.lua)
+--                      l   logical time while any message is delayed (logical_time.lua)
+--                      d   time (µs) before which nothing is due
+--                      x   progress in a block of expirations (queue_apply_due.lua)
+--                      k   last fence and number of claimed messages (claims.lua)
+--                      z   present while the queue is paused
+--                      te  total of expired messages, absent for 0
+--                      td  total of dead-lettered messages, absent for 0
+--                      n   number of subscriptions, absent for 0
+--                      w   lease of the process that delivers to them (deliveries.lua)
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed
 --                zset  entries by rank (entry.lua). Every message is in one of the three:
