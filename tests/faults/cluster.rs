@@ -7,9 +7,11 @@ use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{Maintenance, Schedule};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use crate::support::cluster::RedisCluster;
+use crate::support::exposition::Exposition;
 use crate::support::redis::{RedisServer, Reply, block_until};
 use crate::support::sukkal::{Api, Sukkal};
 
@@ -145,13 +147,16 @@ async fn queues_of_other_nodes_work_while_a_node_is_down() {
     // The dead node receives requests all the time.
     let traffic: JoinSet<()> =
         (0..8).map(|_| read_all_the_time(scene.sukkal.project(&scene.project), of_dead.clone())).collect();
-    let waiter = tokio::spawn(claim(waited_for, "?wait=20").send());
     for queue in others.iter().chain(others).chain(others) {
         let list = api.get(&format!("/v2/queues/{queue}/messages?echo=true&include_claimed=true"));
         for (request, status) in [(list, 200), (post(queue), 201), (claim(queue, ""), 201)] {
             assert_eq!(request.send().await.unwrap().status(), status, "{queue}");
         }
     }
+    let waiter = tokio::spawn(claim(waited_for, "?wait=20").send());
+    let waits =
+        async { while Exposition::of(&scene.sukkal.url("")).await.value("sukkal_waiting_requests") != Some(1.0) {} };
+    timeout(Duration::from_secs(20), waits).await.expect("the claim waits");
     assert_eq!(post(waited_for).send().await.unwrap().status(), 201);
 
     assert_eq!(waiter.await.unwrap().unwrap().status(), 201);

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::support::exposition::Exposition;
 use crate::support::proxy::Proxy;
@@ -19,6 +18,10 @@ use crate::support::sukkal::{Api, Sukkal};
 const IN_FLIGHT_MAX: u32 = 64;
 const WAITING: u32 = 200;
 const REQUESTS_WAITING: &str = "sukkal_store_requests_waiting";
+/// Maximum number of attempts to overload a store within the time that a command may take.
+const ATTEMPTS_MAX: u32 = 30;
+/// Pause between two reads of the metrics, which must not slow down what they observe.
+const PAUSE_BETWEEN_READS: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server over a Redis behind a proxy.
@@ -48,7 +51,7 @@ impl Scene {
     async fn reaches(&self, metric: &str, value: u32) {
         let reached = async {
             while Exposition::of(&self.sukkal.url("")).await.value(metric).unwrap() < f64::from(value) {
-                yield_now().await;
+                sleep(PAUSE_BETWEEN_READS).await;
             }
         };
         timeout(TIMEOUT, reached).await.unwrap_or_else(|_| panic!("{metric} does not reach {value}"));
@@ -65,8 +68,12 @@ fn list(api: &Api, name: &'static str, answered: &mpsc::UnboundedSender<(&'stati
     });
 }
 
-#[tokio::test]
-async fn a_project_does_not_wait_for_the_overload_of_another_one() {
+/// Overloads a store with the requests of one project, and then sends one of a quiet project. Returns
+/// the projects in the order of their responses, or `None` if the requests came so slowly that the
+/// store was taken for silent.
+async fn order_in_an_overload() -> Option<Vec<&'static str>> {
+    // In the order of arrival, the quiet project would get the 145th response.
+    const WAITING: u32 = IN_FLIGHT_MAX + 16;
     let scene = Scene::start(&[]);
     let (busy, quiet) = (scene.project("busy").await, scene.project("quiet").await);
     let (sender, mut answers) = mpsc::unbounded_channel();
@@ -75,19 +82,36 @@ async fn a_project_does_not_wait_for_the_overload_of_another_one() {
     for _ in 0..IN_FLIGHT_MAX + WAITING {
         list(&busy, "busy", &sender);
     }
-    scene.reaches(REQUESTS_WAITING, WAITING).await;
-    list(&quiet, "quiet", &sender);
-    scene.reaches(REQUESTS_WAITING, WAITING + 1).await;
+    let queued = async {
+        scene.reaches(REQUESTS_WAITING, WAITING).await;
+        list(&quiet, "quiet", &sender);
+        scene.reaches(REQUESTS_WAITING, WAITING + 1).await;
+    };
+    let mut is_overload = tokio::select! {
+        () = queued => true,
+        _refused = answers.recv() => false,
+    };
     scene.proxy.restore();
     drop(sender);
 
     let mut order = Vec::new();
     while let Some((name, status)) = answers.recv().await {
-        assert_eq!(status, 200);
+        assert!([200, 503].contains(&status), "{status}");
+        is_overload &= status == 200;
         order.push(name);
     }
-    let place = order.iter().position(|name| *name == "quiet").unwrap();
-    assert!(place <= 2 * IN_FLIGHT_MAX as usize, "{place} of {} got responses earlier", order.len());
+    is_overload.then_some(order)
+}
+
+#[tokio::test]
+async fn a_project_does_not_wait_for_the_overload_of_another_one() {
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(order) = order_in_an_overload().await else { continue };
+        let place = order.iter().position(|name| *name == "quiet").unwrap();
+        assert!(place < 2 * IN_FLIGHT_MAX as usize, "{place} of {} got responses earlier", order.len());
+        return;
+    }
+    panic!("the requests came too slowly in {ATTEMPTS_MAX} attempts");
 }
 
 #[tokio::test]

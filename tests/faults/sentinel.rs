@@ -122,7 +122,7 @@ async fn a_failover_with_tls_and_passwords_is_followed() {
         let known = secured.sentinel.command(&["INFO", "sentinel"]);
         known.as_text().contains("slaves=1")
     });
-    assert_eq!(secured.masters[0].command(&["WAIT", "1", "5000"]).as_int(), 1);
+    block_until("the replica has the post", || secured.masters[0].command(&["WAIT", "1", "1000"]).as_int() == 1);
 
     secured.masters[0].kill();
     block_until("the replica is promoted", || {

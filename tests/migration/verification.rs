@@ -162,7 +162,12 @@ async fn a_redis_that_loses_its_data_never_has_an_incomplete_copy_that_can_be_us
         let lose = move || drop(server.command(&["FLUSHALL"]));
         let result = migrate_disturbed(&folder, &redis, step, Box::new(lose)).await;
         assert!(result.is_err(), "{step:?}");
-        assert_eq!(redis.command(&["KEYS", "sukkal:*"]), Reply::Array(Vec::new()), "{step:?}");
+        // The migration may have written its mark again, which keeps services from using the store.
+        let left = redis.command(&["KEYS", "sukkal:*"]);
+        if left != Reply::Array(Vec::new()) {
+            assert_eq!(left, Reply::Array(vec![Reply::Bulk(Some(b"sukkal:layout".to_vec()))]), "{step:?}");
+            assert!(redis.command(&["GET", "sukkal:layout"]).as_text().starts_with("migrating "), "{step:?}");
+        }
 
         // Another process uses the empty store before the migration goes on.
         let server = redis.clone();
@@ -173,6 +178,7 @@ async fn a_redis_that_loses_its_data_never_has_an_incomplete_copy_that_can_be_us
         let result = migrate_disturbed(&folder, &redis, step, Box::new(lose_and_use)).await;
         assert!(result.is_err(), "{step:?}");
         assert_eq!(redis.command(&["KEYS", "sukkal:*"]).items().len(), 1, "{step:?}");
+        assert_eq!(redis.command(&["GET", "sukkal:layout"]).as_text(), "3", "{step:?}");
         redis.command(&["FLUSHALL"]);
     }
 

@@ -72,13 +72,13 @@ async fn all_connections_together_have_a_limited_number_of_requests() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_loses_its_stream_only() {
-    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "3")]);
     let mut settings = Builder::new();
     settings.initial_window_size(1_000);
     let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
     let sibling = http.wait_for_message(&server, "sibling").await;
     let unread = http.wait_for_message(&server, "unread").await;
-    // A connection that is idle for a second is closed.
+    // A connection that is idle for three seconds is closed.
     Http2::open(&server).await.post("unread", &"x".repeat(2_000)).await;
 
     let (_, mut unread) = head(unread).await.into_parts();

@@ -135,7 +135,9 @@ async fn assert_found_and_mended(subject: &Subject, register: &RedisServer) {
 
 #[tokio::test]
 async fn a_check_finds_a_queue_that_is_not_registered_and_a_repair_registers_it() {
-    assert_found_and_mended(&redis(), &RedisServer::shared()).await;
+    let server = Arc::new(RedisServer::start());
+
+    assert_found_and_mended(&redis_at(server.clone()), &server).await;
 }
 
 #[tokio::test]
