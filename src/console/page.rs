@@ -31,7 +31,7 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     page.into_string()
 });
 
-/// Returns what the heads of all pages have.
+/// Returns the elements that the heads of all pages share.
 pub(super) fn head(title: &str) -> Markup {
     html! {
         meta charset="utf-8";

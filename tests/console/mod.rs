@@ -1,11 +1,21 @@
 //! The console in Chromium, against real services.
 
 mod accessibility;
+mod attention;
+mod dead_letters;
+mod failures;
 mod hostile;
+mod lists;
+mod messages;
 mod operators;
 mod pages;
+mod queues;
+mod reference;
 mod requests;
+mod service;
 mod session;
+mod subscriptions;
+mod topics;
 
 use serde_json::{Value, json};
 
@@ -13,6 +23,8 @@ use crate::support::browser::Browser;
 use crate::support::sukkal::{Api, Sukkal};
 
 const PROJECT: &str = "demo";
+/// The maximum number of messages in a post.
+const POSTED_MAX: usize = 20;
 /// Clicks what has this label: in the topmost dialog, if one is open.
 const CLICK: &str = "
     const [label] = arguments;
@@ -59,6 +71,17 @@ impl Console {
         console
     }
 
+    /// Opens the console at this address and signs in to the project with a token.
+    async fn with_token(url: &str, token: &str) -> Self {
+        let browser = Browser::start().await;
+        browser.open(url).await;
+        let console = Self { browser };
+        console.fill("Project", PROJECT).await;
+        console.fill("Token", token).await;
+        console.click("Sign in").await;
+        console
+    }
+
     async fn click(&self, label: &str) {
         self.browser.wait_for(CLICK, json!([label])).await;
     }
@@ -71,9 +94,60 @@ impl Console {
         self.browser.wait_for(SHOWS, json!([text])).await;
     }
 
+    /// Waits until the page does not show this text any more.
+    async fn hides(&self, text: &str) {
+        self.browser.wait_for("return !document.body.innerText.includes(arguments[0])", json!([text])).await;
+    }
+
+    /// Clicks what has this label, and says that it is meant.
+    async fn click_and_confirm(&self, label: &str) {
+        self.click(label).await;
+        self.click("Yes, do it").await;
+    }
+
+    /// Clicks what has this label, and types the name of the queue to confirm that it is meant.
+    async fn click_and_type(&self, label: &str, queue: &str) {
+        self.click(label).await;
+        self.fill(&format!("Type {queue} to confirm"), queue).await;
+        self.click("Yes, do it").await;
+    }
+
+    /// Saves a time to live that the service refuses, in the settings of a queue.
+    async fn fail_to_save(&self) {
+        self.click("Add a key").await;
+        self.fill("Key", "_default_message_ttl").await;
+        self.fill("Value", "1").await;
+        self.click("Save").await;
+        self.shows("Save failed.").await;
+    }
+
+    /// Waits until this element exists, and returns its text.
+    async fn text_of(&self, selector: &str) -> String {
+        let script = "return document.querySelector(arguments[0])?.textContent ?? null";
+        let text = self.browser.wait_for(script, json!([selector])).await;
+        text.as_str().unwrap().to_owned()
+    }
+
     /// Goes to another page of the console.
     async fn go(&self, route: &str) {
         self.browser.run("location.hash = arguments[0]", json!([route])).await;
+    }
+
+    /// Checks that the page is not wider than the window.
+    async fn fits(&self) {
+        let wider = "const {scrollWidth, clientWidth} = document.documentElement; return scrollWidth > clientWidth";
+        assert_eq!(
+            self.read(wider).await,
+            false,
+            "{} is wider than the window",
+            self.read("return location.hash").await
+        );
+    }
+
+    /// Loads the page again, and waits until the former one is gone.
+    async fn reload(&self) {
+        self.read("window.isFormer = true; location.reload()").await;
+        self.browser.wait_for("return !window.isFormer", json!([])).await;
     }
 
     /// Returns the result of a script.
@@ -109,9 +183,24 @@ async fn read(api: &Api, path: &str) -> Value {
 
 /// Makes a dead letter in `failed`, whose origin is `orders`.
 async fn poison(api: &Api) {
+    poison_with(api, &[json!({"order": 4711, "poison": true})]).await;
+}
+
+/// Makes dead letters with these bodies in `failed`, whose origin is `orders`.
+async fn poison_with(api: &Api, bodies: &[Value]) {
     create(api, "orders", &json!({"_dead_letter_queue": "failed", "_max_claim_count": 1})).await;
-    post(api, "orders", &[json!({"order": 4711, "poison": true})]).await;
-    let claim_path = claim(api, "orders").await.expect("there is a message");
-    assert_eq!(api.delete(&claim_path).send().await.unwrap().status(), 204);
-    assert_eq!(claim(api, "orders").await, None);
+    for chunk in bodies.chunks(POSTED_MAX) {
+        post(api, "orders", chunk).await;
+    }
+    while total(api, "orders").await > 0 {
+        if let Some(claim_path) = claim(api, "orders").await {
+            assert_eq!(api.delete(&claim_path).send().await.unwrap().status(), 204);
+        }
+    }
+}
+
+/// Returns the number of messages of a queue.
+async fn total(api: &Api, queue: &str) -> u64 {
+    let stats = read(api, &format!("/v2/queues/{queue}/stats")).await;
+    stats["messages"]["total"].as_u64().unwrap()
 }

@@ -1,169 +1,119 @@
-//! What operators do: find a poison message and redrive it, and steer queues, subscriptions, tokens and
-//! quotas.
+//! What operators of a service see and do: projects, quotas, tokens, pools, flavors and health.
 
-use std::net::SocketAddr;
+use std::time::Duration;
 
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::{Console, PROJECT, claim, create, poison, post, read};
-use crate::support::ports::free_port;
+use super::service::{Service, Store, over_both_stores};
+use super::{Console, PROJECT};
 use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use crate::support::sukkal::{POOLING, Sukkal};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_finds_reads_and_redrives_a_poison_message_over_redis() {
-    let redis = RedisServer::start();
+const REVOKED_MAX: Duration = Duration::from_secs(30);
 
-    find_read_and_redrive(&redis.url()).await;
+over_both_stores! {
+    an_operator_sees_projects_sets_quotas_and_hands_out_tokens,
+    an_operator_sees_pools_and_flavors_and_deletes_a_pool,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_finds_reads_and_redrives_a_poison_message_over_an_embedded_store() {
-    let folder = tempfile::tempdir().unwrap();
-
-    find_read_and_redrive(&format!("embedded:{}", folder.path().display())).await;
-}
-
-/// The service restarts while the console is open.
-async fn find_read_and_redrive(store: &str) {
-    let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
-    let mut sukkal = Sukkal::start_at(store, address);
-    let api = sukkal.project(PROJECT);
-    poison(&api).await;
-
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
-    console.click("1 dead letter of orders").await;
-    console.shows("From orders").await;
-    console.click(r#"{"order":4711,"poison":true}"#).await;
-    console.shows("Dead letter of").await;
-    console.shows("4711").await;
-    console.click("Close").await;
-    sukkal.terminate();
-    assert!(sukkal.wait().success());
-    console.shows("The service cannot be reached").await;
-    let sukkal = Sukkal::start_at(store, address);
-    console.click("Redrive all to their origins").await;
-    console.shows("1 of those shown came from orders").await;
-    console.click("Redrive").await;
-
-    console.shows("done").await;
-    console.shows("There are no messages here.").await;
-    let api = sukkal.project(PROJECT);
-    let orders = read(&api, "/v2/queues/orders/messages?echo=true").await;
-    assert_eq!(orders["messages"][0]["body"], json!({"order": 4711, "poison": true}));
-    assert_eq!(read(&api, "/v2/queues/failed/stats").await["messages"]["total"], 0);
-    console.go("#/").await;
-    console.shows("All is well.").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_posts_pauses_changes_purges_and_deletes_a_queue() {
-    let sukkal = Sukkal::start("memory:");
-    let api = sukkal.project(PROJECT);
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
-
-    console.click("post a sample from here").await;
-    console.fill("Body", r#"{"exact": 9007199254740993, "decimal": 1.10}"#).await;
-    console.shows("This is valid JSON.").await;
-    console.fill("Body", "{").await;
-    console.shows("This is not JSON").await;
-    console.fill("Body", r#"{"exact": 9007199254740993, "decimal": 1.10}"#).await;
-    console.click("Post").await;
-    console.shows(r#"{"exact":9007199254740993"#).await;
-    let stored = api.get("/v2/queues/hello/messages?echo=true").send().await.unwrap().text().await.unwrap();
-    assert!(stored.contains("9007199254740993"), "{stored}");
-
-    console.go("#/queues/hello").await;
-    console.click("Pause").await;
-    console.shows("Paused: claims and pops get no messages.").await;
-    assert_eq!(claim(&api, "hello").await, None);
-    console.click("Resume").await;
-    console.browser.wait_for("return !document.body.innerText.includes('Paused:')", json!([])).await;
-    let held = claim(&api, "hello").await.expect("the queue is resumed");
-    console.go("#/queues/hello/claims").await;
-    console.click("Release").await;
-    console.click("Yes, do it").await;
-    console.shows("No messages are claimed.").await;
-    assert_eq!(api.get(&held).send().await.unwrap().status(), 404);
-
-    console.go("#/queues/hello/settings").await;
-    console.click("Add a key").await;
-    console.fill("Key", "team").await;
-    console.fill("Value", r#"{"name": "billing"}"#).await;
-    console.click("Save").await;
-    console.shows(r#"{"name":"billing"}"#).await;
-    assert_eq!(read(&api, "/v2/queues/hello").await["team"], json!({"name": "billing"}));
-
-    console.click("Purge").await;
-    console.fill("Type hello to confirm", "hell").await;
-    assert_eq!(
-        console.read("return [...document.querySelectorAll('dialog button.danger')].at(-1).disabled").await,
-        true
-    );
-    console.fill("Type hello to confirm", "hello").await;
-    console.click("Yes, do it").await;
-    console.shows("Purge: done.").await;
-    assert_eq!(read(&api, "/v2/queues/hello/stats").await["messages"]["total"], 0);
-    console.click("Delete").await;
-    console.fill("Type hello to confirm", "hello").await;
-    console.click("Yes, do it").await;
-    console.shows("There are 0 queues.").await;
-    assert_eq!(read(&api, "/v2/queues").await["queues"], json!([]));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_steers_subscriptions() {
-    let options = [("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"), ("SUKKAL_PUSH__ALLOWED_PORTS", "1-65535")];
-    let sukkal = Sukkal::start_with("memory:", &options);
-    let api = sukkal.project(PROJECT);
-    create(&api, "orders", &json!({})).await;
-    let subscriber = format!("http://127.0.0.1:{}/nobody-listens", free_port());
-    let console = Console::open(&sukkal.url("/console#/queues/orders/subscriptions"), &[]).await;
-
-    console.click("Subscribe").await;
-    console.fill("Subscriber", &subscriber).await;
-    console.click("Subscribe").await;
-    console.shows("whsec_").await;
-    console.click("Close").await;
-    console.shows("active").await;
-    post(&api, "orders", &[json!(1)]).await;
-    console.browser.wait_for("return document.querySelector('td time') !== null", json!([])).await;
-    console.click(&subscriber).await;
-    console.shows("Last attempts").await;
-    console.shows("onnect").await;
-    console.click("Pause").await;
-    console.shows("paused").await;
-    let listed = read(&api, "/v2/queues/orders/subscriptions").await;
-    let id = listed["subscriptions"][0]["id"].as_str().unwrap();
-    let shown = read(&api, &format!("/v2/queues/orders/subscriptions/{id}?with_delivery=true")).await;
-    assert_eq!(shown["delivery"]["state"], "paused");
-    console.click(&subscriber).await;
-    console.click("Resume").await;
-    console.shows("active").await;
-    console.click(&subscriber).await;
-    console.click("Delete").await;
-    console.click("Yes, do it").await;
-    console.shows("Nobody is subscribed.").await;
-    assert_eq!(read(&api, "/v2/queues/orders/subscriptions").await["subscriptions"], json!([]));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_sees_projects_and_sets_quotas() {
-    let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]);
-    post(&sukkal.project("shop"), "orders", &[json!(1)]).await;
-    let console = Console::of_operator(&sukkal).await;
-    console.go("#/operators").await;
+async fn an_operator_sees_projects_sets_quotas_and_hands_out_tokens(store: Store) {
+    let admin_token = sukkal::app::new_token().to_string();
+    let options = [
+        ("SUKKAL_ADMIN_MODE", "true"),
+        ("SUKKAL_AUTH__STRATEGIES", "tokens"),
+        ("SUKKAL_TOKENS__ADMIN_TOKEN", &*admin_token),
+    ];
+    let mut service = Service::start(store, &options);
+    let shop = service.sukkal().project("shop");
+    answered(shop.put("/v2/queues/orders").bearer_auth(&admin_token), 201).await;
+    let console = Console::with_token(&service.url("/console#/operators"), &admin_token).await;
 
     console.click("Change").await;
     console.fill("Limits", r#"{"queues": 5}"#).await;
     console.click("Save").await;
-    console.shows("Quotas of this project").await;
     console.shows("Save: done.").await;
-    let quotas = sukkal.project(PROJECT).get("/v2/quotas").header("X-Roles", "admin").send().await.unwrap();
-    assert_eq!(quotas.json::<Value>().await.unwrap()["quotas"], json!({"queues": 5}));
+    let quotas = || service.api().get("/v2/quotas").bearer_auth(&admin_token);
+    assert_eq!(answered(quotas(), 200).await["quotas"], json!({"queues": 5}));
+    console.click("Create a token").await;
+    console.fill("What it is for", "worker of orders").await;
+    console.fill("Roles", "reader, worker").await;
+    console.click("Create").await;
+    console.shows("It is never shown again.").await;
+    let token = console.text_of("dialog pre.command").await;
+    console.click("Close").await;
+
+    service.stop();
+    service.start_again();
+    console.click("Queues").await;
+    console.shows("There are no queues.").await;
+    console.click("Operators").await;
+    console.shows("worker of orders\tdemo\treader, worker").await;
+    let queues = || service.api().get("/v2/queues").bearer_auth(&token);
+    answered(queues(), 200).await;
+    console.click_and_confirm("Revoke").await;
+    console.shows("There are no tokens.").await;
+    // A process looks a token up again after 2 seconds at the latest.
+    let refused = async { while queues().send().await.unwrap().status() != 401 {} };
+    timeout(REVOKED_MAX, refused).await.expect("the token is revoked");
+    console.shows("queues\n5").await;
+    console.click("Change").await;
+    console.click_and_confirm("Remove all").await;
+    console.shows("None are set").await;
+    let quotas = service.api().get("/v2/quotas").bearer_auth(&admin_token);
+    assert_eq!(answered(quotas, 200).await["quotas"], json!({}));
     console.click("Test all operations").await;
     console.shows("storage_reachable").await;
     console.click("shop").await;
     console.shows("orders").await;
     assert_eq!(console.read("return location.hash").await, "#/queues");
+}
+
+async fn an_operator_sees_pools_and_flavors_and_deletes_a_pool(store: Store) {
+    let pools = [RedisServer::start(), RedisServer::start()];
+    let mut service = Service::start(store, &POOLING);
+    for (name, pool) in ["fast", "spare"].iter().zip(&pools) {
+        let place = json!({"uri": pool.url(), "weight": 70});
+        answered(admin(service.sukkal(), Method::PUT, &format!("pools/{name}")).json(&place), 201).await;
+    }
+    answered(admin(service.sukkal(), Method::PUT, "flavors/quick").json(&json!({"pool_list": ["fast"]})), 201).await;
+    let console = Console::of_operator(service.sukkal()).await;
+
+    console.click("Queues").await;
+    console.shows("There are no queues.").await;
+    service.restart(&console).await;
+    console.click("Operators").await;
+    let row = format!("fast\t{}\t70\tquick", pools[0].url());
+    console.shows(&row).await;
+    console.shows("quick\tfast").await;
+    console.click_and_confirm("Delete").await;
+    console.shows("This pool is used by flavors quick").await;
+    console.shows(&row).await;
+    answered(admin(service.sukkal(), Method::DELETE, "flavors/quick"), 204).await;
+    console.click("Retry").await;
+    console.hides(&row).await;
+    let left = answered(admin(service.sukkal(), Method::GET, "pools"), 200).await;
+    assert_eq!((&left["pools"][0]["name"], left["pools"].as_array().unwrap().len()), (&json!("spare"), 1));
+    answered(service.api().put("/v2/queues/orders"), 201).await;
+    pools[1].kill();
+    console.click("Attention").await;
+    console.shows("Pool spare does not respond.").await;
+    console.shows("its statistics are not available").await;
+    console.click("Queues").await;
+    console.shows("The statistics are not available.").await;
+    console.shows("orders").await;
+}
+
+/// Returns a request of an operator to a path below `/v2/`.
+fn admin(sukkal: &Sukkal, method: Method, path: &str) -> RequestBuilder {
+    sukkal.project(PROJECT).request(method, &format!("/v2/{path}")).header("X-Roles", "admin")
+}
+
+/// Sends a request whose response must have this status. Returns its body.
+async fn answered(request: RequestBuilder, status: u16) -> Value {
+    let response = request.send().await.unwrap();
+    let (found, text) = (response.status().as_u16(), response.text().await.unwrap());
+    assert_eq!(found, status, "{text}");
+    serde_json::from_str(&text).unwrap_or_default()
 }

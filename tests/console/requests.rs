@@ -7,7 +7,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Duration, sleep};
 
-use super::{Console, PROJECT, post};
+use super::service::{Service, Store};
+use super::{Console, PROJECT, create, post};
 use crate::support::exposition::Exposition;
 use crate::support::ports::{first_that_starts, free_port};
 use crate::support::redis::{child_command, start_listening};
@@ -62,7 +63,7 @@ async fn an_open_tab_sends_two_requests_in_a_second_at_most_and_a_hidden_one_sen
         post(&api, &format!("q{number}"), &[json!(number)]).await;
     }
     let console = Console::open(&sukkal.url("/console"), &[]).await;
-    for (route, text) in [("#/", "were looked at"), ("#/queues", "q1"), ("#/queues/q1", "Since it was created")] {
+    for (route, text) in [("#/", "Checked "), ("#/queues", "q1"), ("#/queues/q1", "Since it was created")] {
         console.go(route).await;
         console.shows(text).await;
         let before = console.read(SENT).await.as_u64().unwrap();
@@ -72,18 +73,48 @@ async fn an_open_tab_sends_two_requests_in_a_second_at_most_and_a_hidden_one_sen
         assert!(sent <= 2 * SECONDS + 2, "{route}: {sent}");
     }
 
-    let hide = "Object.defineProperty(document, 'hidden', {value: true, configurable: true});
-        document.dispatchEvent(new Event('visibilitychange'))";
-    console.browser.run(hide, json!([])).await;
+    console.browser.hide().await;
     // A request that was under way may still arrive.
     sleep(Duration::from_secs(1)).await;
     let before = served(&sukkal).await;
     sleep(Duration::from_secs(SECONDS)).await;
     assert!((served(&sukkal).await - before).abs() < 0.5);
-    let show = "Object.defineProperty(document, 'hidden', {value: false}); document.dispatchEvent(new Event('visibilitychange'))";
-    console.browser.run(show, json!([])).await;
+    console.browser.show().await;
     let before = console.read(SENT).await;
     console.browser.wait_for(&format!("{SENT} > arguments[0]"), json!([before])).await;
+}
+
+/// The messages of a live tail wait until the tab is visible, and so does its next connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_tail_in_a_hidden_tab_does_not_draw_and_does_not_reconnect() {
+    let mut service = Service::start(Store::embedded(), &[]);
+    let api = service.api();
+    create(&api, "orders", &json!({})).await;
+    let console = Console::open(&service.url("/console#/queues/orders/messages"), &[]).await;
+    console.click("Live tail").await;
+    console.shows("Connected.").await;
+
+    console.browser.hide().await;
+    post(&api, "orders", &[json!("while hidden")]).await;
+    // The time is what is measured: nothing tells that a page was not drawn.
+    sleep(Duration::from_secs(2)).await;
+    let shown = "return document.querySelector('#view').textContent.includes(arguments[0])";
+    assert_eq!(console.browser.run(shown, json!(["while hidden"])).await, false);
+    console.browser.show().await;
+    console.shows("while hidden").await;
+
+    console.browser.hide().await;
+    let count = "window.fetched = 0; const send = fetch; window.fetch = (...of) => { window.fetched += 1; return send(...of); }";
+    console.read(count).await;
+    service.stop();
+    service.start_again();
+    post(&api, "orders", &[json!("after the restart")]).await;
+    // A visible tab connects again after 2 seconds.
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(console.read("return window.fetched").await, 0);
+    console.browser.show().await;
+    console.shows("after the restart").await;
+    assert_eq!(console.read("return document.querySelectorAll('tbody tr').length").await, 2);
 }
 
 /// Returns the number of requests to the API that the service has answered.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Console, post};
+use super::{Console, PROJECT, create, post};
 use crate::support::browser::Browser;
 use crate::support::sukkal::{CLIENT, Sukkal};
 
@@ -52,17 +52,45 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_action_is_not_retried_in_another_project() {
+    let sukkal = Sukkal::start("memory:");
+    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+    console.fail_to_save().await;
+    console.click("Close").await;
+    console.shows("Retry").await;
+
+    console.click(PROJECT).await;
+    console.fill("Project", "shop").await;
+    console.click("Sign in").await;
+
+    console.hides("Retry").await;
+    assert_eq!(console.text_of("#session button").await, "shop");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_and_pages_stay_in_their_project() {
+    let sukkal = Sukkal::start("memory:");
+    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
+    create(&sukkal.project("shop"), "carts", &json!({})).await;
+    let console = Console::open(&sukkal.url("/console#/queues?prefix=o&marker=p"), &[]).await;
+    console.shows("This is the end of the list.").await;
+
+    console.click(PROJECT).await;
+    console.fill("Project", "shop").await;
+    console.click("Sign in").await;
+
+    console.shows("carts").await;
+    assert_eq!(console.read("return location.hash").await, "#/queues");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copied_command_works_and_has_no_token() {
     let (sukkal, token) = with_tokens();
     let api = sukkal.project("demo");
     let put = api.put("/v2/queues/orders").header("Authorization", format!("Bearer {token}")).send().await.unwrap();
     assert_eq!(put.status(), 201);
-    let browser = Browser::start().await;
-    browser.open(&sukkal.url("/console#/queues/orders/settings")).await;
-    let console = Console { browser };
-    console.fill("Project", "demo").await;
-    console.fill("Token", &token).await;
-    console.click("Sign in").await;
+    let console = Console::with_token(&sukkal.url("/console#/queues/orders/settings"), &token).await;
     console.shows("_default_message_ttl").await;
 
     // A headless browser refuses access to the clipboard, so the console shows the command.

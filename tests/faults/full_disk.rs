@@ -1,15 +1,12 @@
 //! The disk of the store is full: `/readyz`, a metric, the log and each refused write report it.
 //! Reads continue, and all requests work again when there is space.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::requests::{self, DELETES, HANG_TIMEOUT, READS, Requests, all_done};
 use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, limit_files};
+use crate::support::redis::{RedisServer, limit_files, longest_file};
 use crate::support::sukkal::Sukkal;
 
 const MANY: usize = 64;
@@ -67,11 +64,6 @@ async fn assert_reported_and_recovers(sukkal: &Sukkal, requests: &Requests, limi
     assert_eq!(readiness(sukkal).await.0, 204);
     requests.all_work_again(&requests::all()).await;
     all_done(&requests.send(&DELETES, MANY).await);
-}
-
-fn longest_file(folder: &Path) -> u64 {
-    let lengths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
-    lengths.max().unwrap_or_default()
 }
 
 #[tokio::test]

@@ -121,6 +121,24 @@ impl Browser {
         self.call("actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})).await;
     }
 
+    /// Minimizes the window, so that its page is hidden.
+    pub(crate) async fn hide(&self) {
+        self.call("window/minimize", &json!({})).await;
+        self.wait_for("return document.hidden", json!([])).await;
+    }
+
+    /// Shows the window again.
+    pub(crate) async fn show(&self) {
+        self.call("window/rect", &json!({"width": 1000, "height": 800})).await;
+        self.wait_for("return !document.hidden", json!([])).await;
+    }
+
+    /// Sets the time zone of pages, such as `Asia/Kolkata`.
+    pub(crate) async fn set_time_zone(&self, zone: &str) {
+        let command = json!({"cmd": "Emulation.setTimezoneOverride", "params": {"timezoneId": zone}});
+        self.call("goog/cdp/execute", &command).await;
+    }
+
     /// Returns a picture of the window in PNG.
     pub(crate) async fn picture(&self) -> Vec<u8> {
         let answer = self.http.get(format!("{}/screenshot", self.session)).send().await;

@@ -137,12 +137,7 @@ impl RedisServer {
 
     /// Suspends the process: connections stay open, and no command gets a reply.
     pub(crate) fn pause(&self) {
-        let pid = self.signal("STOP");
-        // The server could still reply to a command until the signal arrives.
-        block_until("the server is suspended", || {
-            let status = fs::read_to_string(format!("/proc/{pid}/stat"));
-            status.map_or(true, |status| status.contains(") T "))
-        });
+        wait_until_suspended(self.signal("STOP"));
     }
 
     /// Resumes a suspended process, which then replies to the commands that have arrived meanwhile.
@@ -289,6 +284,20 @@ pub(crate) fn limit_files(process: u32, bytes: Option<u64>) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("the id of a process");
     let maximum = prlimit(Some(process), Resource::Fsize, Rlimit { current: bytes, maximum: None });
     maximum.expect("a process of ours can be limited");
+}
+
+/// Waits until a process is suspended. It could still answer until the signal arrives.
+pub(crate) fn wait_until_suspended(process: u32) {
+    block_until("the process is suspended", || {
+        let status = fs::read_to_string(format!("/proc/{process}/stat"));
+        status.is_ok_and(|status| status.contains(") T "))
+    });
+}
+
+/// Returns the length of the longest file in a folder, in bytes.
+pub(crate) fn longest_file(folder: &Path) -> u64 {
+    let lengths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    lengths.max().unwrap_or_default()
 }
 
 /// Polls until the condition is true. Panics with `what` after `POLL_TIMEOUT`.

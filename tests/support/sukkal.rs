@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::redis::{RedisServer, child_command, spawn};
+use super::redis::{RedisServer, child_command, spawn, wait_until_suspended};
 use super::secrets;
 
 /// Options of a service with pools.
@@ -101,8 +101,24 @@ impl Sukkal {
 
     /// Asks the server to stop (SIGTERM) without waiting for it.
     pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Stops the process (SIGSTOP). It still has its connections, and accepts others.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+        wait_until_suspended(self.id());
+    }
+
+    /// Continues a paused process.
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
         let id = self.id().to_string();
-        Command::new("kill").args(["-TERM", &id]).status().expect("kill can be run");
+        let status = Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill can be run");
+        assert!(status.success(), "kill -{name} {id}");
     }
 
     /// Waits until the server has exited by itself.

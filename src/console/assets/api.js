@@ -1,10 +1,12 @@
 // Calls the API. All requests of the console go through here.
 
-import { parse } from './json.js';
+import { parseLarge } from './json.js';
 import { curl, identity } from './session.js';
 
 const INTERVAL_MS = 500;
 const MINUTE_MS = 60000;
+/** The service answers sooner, with a failure if its store does not respond. */
+const TIMEOUT_MS = 20000;
 const JSON_TYPE = 'application/json';
 
 let lastBackground = 0;
@@ -25,6 +27,8 @@ export class Failure extends Error {
 
 /** Returns a path of the API. Values become single segments. */
 export function path(parts, ...values) {
+  // Browsers resolve these in a path, so the request would go to another URL.
+  if (values.some(value => value === '.' || value === '..')) throw new Failure(null, { title: 'Browsers cannot address a queue named “.” or “..”. Use another client' });
   return parts.reduce((text, part, index) => text + encodeURIComponent(values[index - 1]) + part);
 }
 
@@ -37,9 +41,9 @@ export function urlOf({ path: to, query = {} }) {
   return url.href;
 }
 
-function contents({ body, type = JSON_TYPE }) {
-  if (body === undefined) return { headers: {}, body: undefined };
-  return { headers: { 'Content-Type': type }, body: typeof body === 'string' ? body : JSON.stringify(body) };
+function contents({ body, type = JSON_TYPE, headers = {} }) {
+  if (body === undefined) return { headers, body: undefined };
+  return { headers: { 'Content-Type': type, ...headers }, body: typeof body === 'string' ? body : JSON.stringify(body) };
 }
 
 /** Returns the command that sends the same request. */
@@ -52,16 +56,17 @@ export function commandOf(request) {
  * was not successful.
  */
 export async function call(request, signal) {
-  const response = await open(request, signal, JSON_TYPE);
+  const limited = AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), ...(signal ? [signal] : [])]);
+  const response = await open(request, limited, JSON_TYPE);
   const text = await response.text().catch(error => fail(request, error));
-  return { status: response.status, headers: response.headers, body: text ? read(request, response, text) : null };
+  return { status: response.status, headers: response.headers, body: text ? await read(request, response, text) : null };
 }
 
 /** Sends a request and returns the response whose body has begun. */
 export async function open(request, signal, accept) {
   const { headers, body } = contents(request);
+  const options = { method: request.method ?? 'GET', headers: encoded({ Accept: accept, ...identity(), ...headers }), body, signal };
   sent.push(Date.now());
-  const options = { method: request.method ?? 'GET', headers: { Accept: accept, ...identity(), ...headers }, body, signal };
   const response = await fetch(urlOf(request), { ...options, credentials: 'omit', redirect: 'error', cache: 'no-store' })
     .catch(error => fail(request, error));
   if (response.ok) return response;
@@ -76,14 +81,21 @@ export async function open(request, signal, accept) {
   throw new Failure(request, { status: response.status, title, description: reason.description, requestId });
 }
 
+// Headers of fetch are bytes, one for each character.
+function encoded(headers) {
+  const encode = text => String.fromCharCode(...new TextEncoder().encode(text));
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, encode(value)]));
+}
+
 function fail(request, error) {
   if (error.name === 'AbortError') throw error;
+  if (error.name === 'TimeoutError') throw new Failure(request, { title: `The service has not responded in ${TIMEOUT_MS / 1000} s` });
   throw new Failure(request, { title: 'The service cannot be reached', description: error.message });
 }
 
-function read(request, response, text) {
+async function read(request, response, text) {
   try {
-    return parse(text);
+    return await parseLarge(text);
   } catch {
     const requestId = response.headers.get('X-OpenStack-Request-ID');
     throw new Failure(request, { status: response.status, title: 'The response is not JSON', requestId });
@@ -105,11 +117,17 @@ export async function readPage(request, signal, send = call) {
   }
 }
 
-/**
- * Sends a request that nobody waits for. A tab sends at most two of these in a second, and none
- * while it is hidden.
- */
+/** Sends a request in its turn: see `turn`. */
 export async function callInBackground(request, signal) {
+  await turn(signal);
+  return call(request, signal);
+}
+
+/**
+ * Returns when a request may be sent that the user has not just asked for. A tab sends at most two of
+ * these in a second, and none while it is hidden.
+ */
+export async function turn(signal) {
   for (;;) {
     await visible(signal);
     const wait = lastBackground + INTERVAL_MS - Date.now();
@@ -117,7 +135,6 @@ export async function callInBackground(request, signal) {
     await pause(wait, signal);
   }
   lastBackground = Date.now();
-  return call(request, signal);
 }
 
 /** Returns when the page is visible. */

@@ -1,33 +1,35 @@
-// Draws figures as they change.
+// Draws figures as they change. A point has a time, `at`, and values by their names.
 
 import { h } from './dom.js';
-import { number, rate } from './format.js';
+import { number } from './format.js';
 
 const WIDTH = 600;
 const HEIGHT = 120;
 
-/** Draws values as a small line. */
-export function sparkline(values, label) {
+/** Draws a value as a small line. */
+export function sparkline(points, name, label) {
+  const top = Math.max(1, ...points.map(point => point[name]));
   return h('svg', { class: 'spark', viewBox: '0 0 80 20', role: 'img', 'aria-label': label, preserveAspectRatio: 'none' },
-    h('path', { d: line(values, 80, 20, Math.max(1, ...values)) }));
+    h('path', { d: line(points, name, 80, 20, top) }));
 }
 
-/** Draws series of values with their latest ones. Each has a name, a class and values. */
-export function chart(series, label) {
-  const top = Math.max(1, ...series.flatMap(one => one.values));
+/** Draws values as lines, with their latest amounts as `text` writes them. */
+export function chart(points, names, text, label) {
+  if (points.length < 2) return h('p', { class: 'faint' }, `${label}: the chart begins with the next figures.`);
+  const top = Math.max(1, ...points.flatMap(point => names.map(name => point[name])));
   return h('figure', { class: 'chart' },
     h('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': label, preserveAspectRatio: 'none' },
-      series.map(one => h('path', { class: one.class, d: line(one.values, WIDTH, HEIGHT, top) }))),
-    h('figcaption', {}, series.map(one => h('span', { class: `key ${one.class}` },
-      `${one.name} ${one.isRate ? rate(one.values.at(-1) ?? null) : number(one.values.at(-1) ?? null)}`)),
+      names.map(name => h('path', { class: name, d: line(points, name, WIDTH, HEIGHT, top) }))),
+    h('figcaption', {}, names.map(name => h('span', { class: `key ${name}` }, `${name} ${text(points.at(-1)?.[name])}`)),
       h('span', { class: 'faint' }, `highest ${number(Math.round(top))}`)));
 }
 
-function line(values, width, height, top) {
-  if (values.length < 2) return '';
-  const step = width / (values.length - 1);
+function line(points, name, width, height, top) {
+  if (points.length < 2) return '';
+  const first = points[0].at;
+  const x = at => (width * (at - first) / Math.max(1, points.at(-1).at - first)).toFixed(1);
   const y = value => (height - 1 - (height - 2) * value / top).toFixed(1);
-  return values.map((value, index) => `${index ? 'L' : 'M'}${(index * step).toFixed(1)} ${y(value)}`).join('');
+  return points.map((point, index) => `${index ? 'L' : 'M'}${x(point.at)} ${y(point[name])}`).join('');
 }
 
 /** Draws amounts as bars. Each has a name, a value and the text that shows the value. */

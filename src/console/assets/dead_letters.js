@@ -1,11 +1,12 @@
 // Dead letters: the queues that have some, and redrives of one queue.
 
-import { callInBackground, readPage } from './api.js';
-import { button, dialog, field, h, table } from './dom.js';
+import { call, callInBackground, readPage } from './api.js';
+import { button, h, table } from './dom.js';
 import { ago, count, number, time } from './format.js';
 import { preview } from './json.js';
-import { dated, show } from './messages.js';
-import { REST_MS, deadLetterQueues, forSession, markerOf, sample, walk } from './sample.js';
+import { dated, openById, show } from './messages.js';
+import { origin, redrive } from './redrive.js';
+import { REST_MS, deadLetterQueues, forSession, markerOf, routeOf, sample, walk } from './sample.js';
 
 const REFRESH_MS = 3000;
 const READ_MAX = 200;
@@ -16,37 +17,41 @@ const READ = { echo: true, include_origin: true, include_claimed: true, include_
 export async function deadLetters(page) {
   forSession();
   const draw = () => {
-    const found = [...deadLetterQueues()].map(([name, sources]) => ({ name, sources, queue: sample.queues.get(name) }));
+    const found = [...deadLetterQueues()].map(([name, sources]) => ({ name, sources, route: routeOf('queues', name) }));
     const columns = [
-      { title: 'Dead-letter queue', cell: item => h('a', { href: `#/queues/${encodeURIComponent(item.name)}/dead-letters` }, h('bdi', {}, item.name)) },
-      { title: 'Letters', class: 'figure', cell: item => number(item.queue?.waiting ?? 0) },
-      { title: 'Of', cell: item => item.sources.slice(0, 5).join(', ') + (item.sources.length > 5 ? ' and others' : '') },
+      ['Dead-letter queue', item => h('a', { href: `#/${item.route}/dead-letters` }, h('bdi', {}, item.name))],
+      ['Dead letters', item => number(sample.queues.get(item.route)?.waiting ?? 0), 'figure'],
+      ['From', item => item.sources.slice(0, 5).join(', ') + (item.sources.length > 5 ? ' and others' : '')],
     ];
     page.show(h('section', {}, h('h1', {}, 'Dead letters'),
-      sample.rounds ? null : h('p', { class: 'faint' }, 'Looking at the queues…'),
+      sample.rounds ? null : h('p', { class: 'faint' }, 'Checking the queues…'),
       found.length ? table(columns, found, { key: item => item.name, label: 'Dead-letter queues' })
-        : h('p', {}, 'No queue has a dead-letter queue. Set _dead_letter_queue and _max_claim_count in the settings of a queue.')));
+        : sample.rounds && page.empty('No queue has a dead-letter queue. Give one to a queue, such as orders:', { method: 'PUT', path: 'v2/queues/orders', body: { _dead_letter_queue: 'failed', _max_claim_count: 3 } })));
   };
   draw();
-  await page.every(REST_MS, () => walk(page.signal, draw), 'Look at the queues');
+  await page.every(REST_MS, () => walk(page.signal, draw), 'Checking the queues');
 }
 
-/** Shows the dead letters of one queue by their origin, and its redrives. */
-export async function letters(page, queue) {
+/** Shows the dead letters in one queue by their origin, and its redrives. */
+export async function deadLettersOf(page, queue) {
   const selected = new Set();
   let items = [];
   let isWhole = true;
   let tasks = [];
   let known = null;
+  let target = null;
   const read = async () => {
     const [found, stats] = await Promise.all([
       callInBackground({ path: `${queue.path}/tasks` }, page.signal),
       callInBackground({ path: `${queue.path}/stats` }, page.signal),
     ]);
     tasks = found.body.tasks;
-    const state = JSON.stringify([stats.body.messages.total, tasks[0]?.id, tasks[0]?.state]);
+    const { total, claimed } = stats.body.messages;
+    const state = JSON.stringify([total, claimed, tasks[0]?.id, tasks[0]?.state]);
     if (state !== known) {
-      [items, isWhole] = await readAll(queue, page.signal);
+      target = (await call({ path: queue.path }, page.signal)).body._dead_letter_queue;
+      const isFirst = !items.length;
+      [items, isWhole] = await readAll(queue, page.signal, some => { if (isFirst) [items, isWhole] = [some, false]; draw(); });
       known = state;
     }
     for (const id of selected) if (!items.some(item => item.id === id)) selected.delete(id);
@@ -57,42 +62,42 @@ export async function letters(page, queue) {
     page.attempt(read);
   };
   const draw = () => {
-    const groups = grouped(items);
-    const start = (body, letters) => confirmRedrive(page, queue, body, letters, refresh);
+    const start = (body, letters) => page.attempt(() => redrive(page, queue, body, letters, refresh), 'Redrive');
+    // Messages without an origin are ordinary ones, unless they are among dead letters.
+    const hasLetters = items.some(item => origin(item, queue));
     page.show(
       h('p', { class: 'faint' }, 'Looking at messages does not consume them.'),
+      target ? h('p', {}, 'The dead letters of this queue are in ', h('a', { href: `#/${routeOf('queues', target)}/dead-letters` }, target), '.') : null,
       tasks.length ? taskList(page, queue, tasks, refresh) : null,
-      h('div', { class: 'bar' },
+      h('div', { class: 'bar', 'data-key': 'actions' },
         button(`Redrive the selected (${selected.size})`, () => start({ ids: [...selected] }, items.filter(item => selected.has(item.id))), { disabled: !selected.size || selected.size > IDS_MAX }),
-        button('Redrive all to their origins', () => start({}, items), { class: 'primary', disabled: !items.length }),
+        button('Redrive all…', () => start({}, items), { class: 'primary', disabled: !hasLetters && isWhole }),
         button('Refresh', refresh)),
-      selected.size > IDS_MAX ? h('p', { class: 'warn' }, `A redrive of selected messages has at most ${IDS_MAX}.`) : null,
-      isWhole ? null : h('p', { class: 'faint' }, `These are the first ${READ_MAX} messages.`),
-      items.length ? null : h('p', {}, 'There are no messages here.'),
-      [...groups].map(([name, group]) => h('div', { class: 'card', 'data-key': name }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span', { class: 'faint' }, ` ${count(group.length, 'message')}`)),
-        list(page, queue, group, selected, draw, refresh))));
+      selected.size > IDS_MAX ? h('p', { class: 'warn' }, `Select at most ${IDS_MAX} messages.`) : null,
+      isWhole ? null : h('p', { class: 'faint' }, `These are the first ${number(items.length)} messages.`),
+      hasLetters ? groups(page, queue, items, selected, draw, refresh) : h('p', {}, isWhole ? 'There are no dead letters in this queue.' : 'None of these messages is a dead letter.'));
   };
+  const opened = page.query.get('open');
+  if (opened) page.attempt(() => openById(page, queue, opened, refresh), 'Opening the message');
   await page.every(REFRESH_MS, read);
 }
 
-function origin(message) {
-  return message.origin?.queue ?? '';
+function groups(page, queue, items, selected, draw, changed) {
+  const found = Map.groupBy(items, item => origin(item, queue));
+  return [...found].map(([name, group]) => h('div', { class: 'card', 'data-key': name }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span', { class: 'faint' }, ` ${count(group.length, 'message')}`)),
+    list(page, queue, group, selected, draw, changed)));
 }
 
-function grouped(items) {
-  const groups = new Map();
-  for (const item of items) groups.set(origin(item), [...(groups.get(origin(item)) ?? []), item]);
-  return groups;
-}
-
-async function readAll(queue, signal) {
+// Calls `more` after each page with what has been read so far.
+async function readAll(queue, signal, more) {
   const found = [];
   let marker = null;
   while (found.length < READ_MAX) {
     const body = await readPage({ path: `${queue.path}/messages`, query: { ...READ, marker } }, signal, callInBackground);
     if (!body.messages.length) return [found, true];
-    found.push(...dated(body).messages);
-    marker = markerOf(body);
+    found.push(...(await dated(body)).messages);
+    more(found);
+    marker = markerOf(body, 'messages');
   }
   return [found, false];
 }
@@ -104,44 +109,23 @@ function list(page, queue, group, selected, draw, changed) {
     draw();
   };
   const columns = [
-    { title: '', cell: message => h('input', { type: 'checkbox', 'aria-label': `Select ${message.id}`, onchange: event => toggle(message, event.target.checked) }) },
-    { title: 'Message', class: 'body', cell: message => h('button', { type: 'button', class: 'link', onclick: () => show(page, queue, message, changed) }, h('bdi', { class: 'preview' }, preview(message.body))) },
-    { title: 'Claims there', class: 'figure', cell: message => message.origin?.claim_count ?? '–' },
-    { title: 'Here since', class: 'figure', cell: message => ago(message.postedAt) },
+    ['', message => h('input', { type: 'checkbox', checked: selected.has(message.id), 'aria-label': `Select ${message.id}`, onchange: event => toggle(message, event.target.checked) })],
+    ['Message', message => h('button', { type: 'button', class: 'link', onclick: () => show(page, queue, message, changed) }, h('bdi', { class: 'preview' }, preview(message))), 'body'],
+    ['Claim count at the origin', message => message.origin?.claim_count ?? '–', 'figure'],
+    ['Posted', message => ago(message.postedAt), 'figure'],
   ];
   return table(columns, group, { key: message => message.id, label: 'Dead letters' });
 }
 
-/** Says what a redrive will do, and starts it. */
-function confirmRedrive(page, queue, body, letters, started) {
-  const targets = [...new Set(letters.map(origin).filter(Boolean))];
-  const to = h('input', { list: 'origins', placeholder: targets.join(', ') || 'queue', autocomplete: 'off' });
-  const speed = h('input', { type: 'number', min: 1, placeholder: 'as fast as possible' });
-  const lost = letters.filter(letter => !origin(letter)).length;
-  const request = () => ({
-    method: 'POST',
-    path: `${queue.path}/redrive`,
-    body: { ...body, ...(to.value ? { to: to.value } : {}), ...(speed.value ? { per_second: Number(speed.value) } : {}) },
-  });
-  const close = dialog('Redrive', h('p', {}, body.ids ? `Moves ${count(letters.length, 'selected message')}.` : 'Moves all messages that the queue has now.'),
-    h('p', { class: 'faint' }, 'Claimed messages, and those whose origin does not exist any more, stay here.'),
-    h('ul', { class: 'plain' }, targets.map(name => h('li', {}, `${number(letters.filter(letter => origin(letter) === name).length)} of those shown came from `, h('strong', {}, h('bdi', {}, name)))),
-      lost ? h('li', { class: 'warn' }, `${count(lost, 'message')} without an origin: skipped, unless you name a queue.`) : null),
-    h('datalist', { id: 'origins' }, targets.map(value => h('option', { value }))),
-    field('To', to, 'Leave it empty to move each message to the queue from which it came.'),
-    field('Messages per second', speed),
-    h('div', { class: 'bar' }, page.action('Redrive', request, { kind: 'primary', done: () => { close(); started(); } })));
-}
-
 function taskList(page, queue, tasks, changed) {
   const columns = [
-    { title: 'Redrive', cell: task => time(task.created) },
-    { title: 'State', cell: task => h('span', { class: `tag ${task.state}`, title: task.error }, task.state) },
-    { title: 'Progress', cell: task => h('progress', { max: task.moved + task.skipped + task.remaining || 1, value: task.state === 'done' ? task.moved + task.skipped || 1 : task.moved + task.skipped, 'aria-label': 'Progress' }) },
-    { title: 'Moved', class: 'figure', cell: task => number(task.moved) },
-    { title: 'Skipped', class: 'figure', cell: task => number(task.skipped) },
-    { title: 'Left', class: 'figure', cell: task => number(task.remaining) },
-    { title: '', cell: task => (task.state === 'running' ? page.action('Stop', { method: 'DELETE', path: `${queue.path}/tasks/${task.id}` }, { done: changed, confirm: page.ask('Messages that were moved stay where they are.') }) : task.error ?? '') },
+    ['Redrive', task => time(task.created)],
+    ['State', task => h('span', { class: `tag ${task.state}`, title: task.error }, task.state)],
+    ['Progress', task => h('progress', { max: task.moved + task.skipped + task.remaining || 1, value: task.state === 'done' ? task.moved + task.skipped || 1 : task.moved + task.skipped, 'aria-label': 'Progress' })],
+    ['Moved', task => number(task.moved), 'figure'],
+    ['Skipped', task => number(task.skipped), 'figure'],
+    ['Left', task => number(task.remaining), 'figure'],
+    ['', task => (task.state === 'running' ? page.action('Stop', { method: 'DELETE', path: `${queue.path}/tasks/${task.id}` }, { done: changed, confirm: page.ask('Messages that were moved stay where they are.') }) : task.error ?? '')],
   ];
   return h('div', { class: 'card' }, h('h2', {}, 'Redrives'), table(columns, tasks, { key: task => task.id, label: 'Redrives' }));
 }

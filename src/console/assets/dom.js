@@ -21,7 +21,7 @@ export function h(tag, attributes = {}, ...children) {
 
 /**
  * Makes the children of an element equal to these. Elements that stay keep their focus, scroll
- * position, selection and what the reader has typed or unfolded.
+ * position, selection and what the user has typed or unfolded.
  */
 export function render(element, ...children) {
   morphChildren(element, h('div', {}, children));
@@ -69,39 +69,41 @@ function morph(old, fresh) {
     return;
   }
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !isOfReader(old, name)) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && !isOfUser(old, name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value && !isOfReader(old, name)) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value && !isOfUser(old, name)) old.setAttribute(name, value);
   }
+  // The attribute is only the first choice of a user.
+  if (old.nodeName === 'OPTION') old.selected = fresh.selected;
   for (const name of old.handlers ?? []) old[name] = null;
   for (const name of fresh.handlers ?? []) old[name] = fresh[name];
   old.handlers = fresh.handlers;
-  // What was built on demand inside stays as the reader has unfolded it.
+  // What was built on demand inside stays as the user has unfolded it.
   if (!old.hasAttribute('data-lazy')) morphChildren(old, fresh);
 }
 
-function isOfReader(element, name) {
+function isOfUser(element, name) {
   return (name === 'open' && (element.nodeName === 'DETAILS' || element.nodeName === 'DIALOG')) || name === 'value';
 }
 
-/** Creates a table. Each column has a title, and makes the contents of its cell from an item. */
-export function table(columns, items, { key, row = () => ({}), label }) {
-  const cells = item => columns.map(column => h('td', { class: column.class }, column.cell(item)));
+/** Puts the focus into the page if the element that had it is gone. */
+export function keepFocus() {
+  if (document.activeElement === document.body) document.getElementById('view').focus({ preventScroll: true });
+}
+
+/** Creates a table. A column has a title, a function that makes the contents of its cell from an item, and a class. */
+export function table(columns, items, { key, label }) {
+  const cells = item => columns.map(([, cell, kind]) => h('td', { class: kind }, cell(item)));
   return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
     h('table', {},
-      h('thead', {}, h('tr', {}, columns.map(column => h('th', { class: column.class, scope: 'col' }, column.title)))),
-      h('tbody', {}, items.map(item => h('tr', { 'data-key': key(item), ...row(item) }, cells(item))))));
+      h('thead', {}, h('tr', {}, columns.map(([title, , kind]) => h('th', { class: kind, scope: 'col' }, title)))),
+      h('tbody', {}, items.map(item => h('tr', { 'data-key': key(item) }, cells(item))))));
 }
 
 /** Creates a button. */
 export function button(label, onclick, attributes = {}) {
   return h('button', { type: 'button', onclick, ...attributes }, label);
-}
-
-/** Creates the buttons below a page of a list. `back` and `next` are null where there is no page. */
-export function pager(back, next, ...more) {
-  return h('div', { class: 'bar' }, button('Back', back, { disabled: !back }), button('Next', next, { disabled: !next }), more);
 }
 
 /** Creates a field of a form with its label, and an explanation below it. */
@@ -125,6 +127,7 @@ export function dialog(title, ...children) {
   const onclose = () => {
     element.remove();
     ([...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body).append(notices);
+    keepFocus();
   };
   const element = h('dialog', { 'aria-label': title, onclose },
     h('header', {}, h('h2', {}, title), button('Close', close, { class: 'quiet' })), children);

@@ -2,10 +2,18 @@
 
 import { button, h } from './dom.js';
 
-const INEXACT = /\d{16}|\d[eE]|\d\.\d*0(?!\d)|\.\d{16}|-0(?![\d.])/;
+// Numbers that JavaScript would round or write differently, and names that it would move to the front.
+const INEXACT = /(?:^|[[:,\s])(?:-?[\d.]{16}|-?[\d.]+[eE]|-?\d+\.\d*0(?!\d)|-0(?![\d.]))|"\d+"\s*:/;
+const ENTRIES = Symbol('entries');
 const TOKEN = /\s*(?:([{}[\],:])|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+-]*)|(true|false|null))/y;
+/** Number of tokens between two pauses of the exact parser, which take some milliseconds. */
+const TOKENS_MAX = 20000;
 const ITEMS_SHOWN = 100;
 const TEXT_SHOWN = 2000;
+
+/** Time after which the page should react to its user. */
+const BUSY_MS = 20;
+let rested = 0;
 
 /** A number that JavaScript would round or write differently. */
 export class ExactNumber {
@@ -20,19 +28,48 @@ export class ExactNumber {
 
 /** Parses a JSON document. Throws a SyntaxError if it is not one. */
 export function parse(text) {
+  const steps = parsing(text);
+  let step = steps.next();
+  while (!step.done) step = steps.next();
+  return step.value;
+}
+
+/** Parses a large document with pauses, in which the page can be used. */
+export async function parseLarge(text) {
+  const steps = parsing(text);
+  let step = steps.next();
+  while (!step.done) {
+    await breathe();
+    step = steps.next();
+  }
+  return step.value;
+}
+
+// Yields after each part of a document that is parsed exactly, and returns the value.
+function* parsing(text) {
   const value = JSON.parse(text);
-  return INEXACT.test(text) ? parseExactly(text) : value;
+  return INEXACT.test(text) ? yield* parseExactly(text) : value;
+}
+
+/** Lets the page react, if it could not for a while. */
+export async function breathe() {
+  if (performance.now() - rested < BUSY_MS) return;
+  await new Promise(resolve => { setTimeout(resolve); });
+  rested = performance.now();
 }
 
 // The text is known to be valid JSON.
-function parseExactly(text) {
+function* parseExactly(text) {
   const open = [];
+  const token = new RegExp(TOKEN);
   let value;
-  TOKEN.lastIndex = 0;
-  for (let match = TOKEN.exec(text); match; match = TOKEN.exec(text)) {
+  let count = 0;
+  for (let match = token.exec(text); match; match = token.exec(text)) {
+    count += 1;
+    if (count % TOKENS_MAX === 0) yield;
     const [, mark, string, figure, word] = match;
     if (mark === '{' || mark === '[') {
-      open.push({ container: mark === '{' ? {} : [], key: null });
+      open.push({ container: mark === '{' ? { [ENTRIES]: [] } : [], key: null });
       continue;
     }
     if (mark === ',' || mark === ':') continue;
@@ -45,8 +82,8 @@ function parseExactly(text) {
     if (Array.isArray(parent.container)) parent.container.push(value);
     else if (parent.key === null) parent.key = value;
     else {
-      Object.defineProperty(parent.container, parent.key,
-        { value, enumerable: true, writable: true, configurable: true });
+      parent.container[ENTRIES].push([parent.key, value]);
+      Object.defineProperty(parent.container, parent.key, { value, enumerable: true, writable: true, configurable: true });
       parent.key = null;
     }
   }
@@ -87,7 +124,13 @@ function* pairs(list) {
 }
 
 function* named(object, colon) {
-  for (const name of Object.keys(object)) yield [JSON.stringify(name) + colon, object[name]];
+  for (const [name, value] of members(object)) yield [JSON.stringify(name) + colon, value];
+}
+
+// The members in the order of the document, if it was read exactly. A preview needs few of them.
+function* members(object) {
+  if (object[ENTRIES]) yield* object[ENTRIES];
+  else for (const name in object) yield [name, object[name]];
 }
 
 function isContainer(value) {
@@ -98,10 +141,13 @@ function scalar(value) {
   return value instanceof ExactNumber ? value.text : JSON.stringify(value);
 }
 
-/** Returns the beginning of a body in one line. */
-export function preview(value) {
-  const { text, isWhole } = write(value, { max: 160 });
-  return isWhole ? text : `${text}…`;
+/** Returns the beginning of a body in one line. It is remembered: a body may have many members. */
+export function preview(message) {
+  if (message.preview === undefined) {
+    const { text, isWhole } = write(message.body, { max: 160 });
+    message.preview = isWhole ? text : `${text}…`;
+  }
+  return message.preview;
 }
 
 /** Shows a value as a tree that can be folded. Parts are built when they are unfolded. */
@@ -113,12 +159,12 @@ function branch(name, value, isOpen) {
   const label = name === '' ? null : h('span', { class: 'name' }, `${name}: `);
   if (!isContainer(value)) return h('div', { class: 'leaf' }, label, leaf(value));
   const isList = Array.isArray(value);
-  const keys = isList ? null : Object.keys(value);
-  const size = isList ? value.length : keys.length;
+  const entries = isList ? null : [...members(value)];
+  const size = isList ? value.length : entries.length;
   const kind = isList ? `[ ${size} ]` : `{ ${size} }`;
   if (!size) return h('div', { class: 'leaf' }, label, isList ? '[]' : '{}');
   const items = h('div', { class: 'items' });
-  const item = index => isList ? branch(String(index), value[index], false) : branch(keys[index], value[keys[index]], false);
+  const item = index => (isList ? branch(String(index), value[index], false) : branch(...entries[index], false));
   const fill = from => {
     const to = Math.min(from + ITEMS_SHOWN, size);
     for (let index = from; index < to; index += 1) items.append(item(index));

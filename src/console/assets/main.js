@@ -3,12 +3,12 @@
 import * as api from './api.js';
 import { attention } from './attention.js';
 import { deadLetters } from './dead_letters.js';
-import { button, dialog, field, h, render } from './dom.js';
+import { button, dialog, field, h, keepFocus, render } from './dom.js';
 import { countDown } from './format.js';
 import { operators } from './operators.js';
 import { queuePage } from './queue.js';
 import { queues } from './queues.js';
-import { SCHEMES, change, forget, session } from './session.js';
+import { SCHEMES, change, forget, identityKey, session } from './session.js';
 
 const ROUTES = [
   [/^\/$/, attention],
@@ -24,20 +24,26 @@ const LINKS = [['#/', 'Attention'], ['#/queues', 'Queues'], ['#/topics', 'Topics
 const KEYS = [['/', 'Search queues'], ['j and k', 'Next and previous row'], ['Enter', 'Open the row'],
   ['Esc', 'Close a dialog'], ['?', 'Show this help']];
 
+const NOTICE_MS = 4000;
+const WARNING_MS = 15000;
+
 /** The labels of failures that belong to a page, and not to an action. */
-const READINGS = ['Read this page', 'Open this page', 'Look at the queues', 'Ask the stores'];
+const READINGS = ['Loading this page', 'Opening this page', 'Checking the queues', 'Checking the subscriptions', 'Checking the store'];
 
 const byId = id => document.getElementById(id);
 const view = byId('view');
 let shown = new AbortController();
+let shownTo = '';
+/** The requests of actions that have no response yet. */
+const running = new Set();
 
-/** What a page gets: its element, its address, and what stops when it is left. */
+/** The context of a page: its address, and a signal that ends with it. */
 class Page {
   constructor(route, query, signal) {
-    Object.assign(this, { route, query, signal });
+    Object.assign(this, { route, query, signal, previous: [] });
   }
 
-  /** Begins a reading. Returns a function that says whether no later one has begun. */
+  /** Starts a load. Returns a function that says whether it is still the latest one. */
   begin() {
     this.reading = (this.reading ?? 0) + 1;
     const mine = this.reading;
@@ -46,13 +52,16 @@ class Page {
 
   /** Shows these children. */
   show(...children) {
-    if (!this.signal.aborted) render(view, children);
+    if (this.signal.aborted) return;
+    const hadFocus = view.contains(document.activeElement);
+    render(view, children);
+    if (hadFocus) keepFocus();
   }
 
   /** Runs this now and then again after each interval, as long as the page is shown. */
   async every(ms, run, label) {
     for (;;) {
-      await this.attempt(run, label);
+      await this.attempt(run, label, true);
       if (this.signal.aborted) return;
       await api.pause(ms, this.signal).catch(() => {});
       await api.visible(this.signal).catch(() => {});
@@ -61,21 +70,27 @@ class Page {
   }
 
   /** Runs this, and shows its failure with a button that repeats it. */
-  async attempt(run, label = 'Read this page') {
+  async attempt(run, label = 'Loading this page', isRepeated = false) {
     try {
       const result = await run();
       clearFailure(label);
       return result;
     } catch (error) {
-      const retry = () => this.attempt(run, label);
-      if (!this.signal.aborted) showFailure(error, label, retry);
+      this.failed(error, label, () => this.attempt(run, label), isRepeated);
       return undefined;
     }
   }
 
+  /** Shows a failure, if the page is still shown. */
+  failed(error, label, retry, isRepeated = false) {
+    if (!this.signal.aborted) showFailure(error, label, retry, { isRepeated });
+  }
+
   /** Changes values of the address without leaving the page. */
   set(values) {
-    if (this.signal.aborted) return;
+    // The address may name another page already, whose event has not come yet.
+    if (this.signal.aborted || address().route !== this.route) return;
+    if (values.marker === null) this.previous.length = 0;
     for (const [name, value] of Object.entries(values)) {
       if (value === null || value === '') this.query.delete(name);
       else this.query.set(name, value);
@@ -84,31 +99,61 @@ class Page {
     history.replaceState(null, '', `#${this.route}${text ? `?${text}` : ''}`);
   }
 
-  /** Returns what asks for a confirmation before something happens. */
+  /** The marker of the page of a list that is shown. */
+  get marker() {
+    return this.query.get('marker');
+  }
+
+  /** The buttons below a page of a list. They change the marker and `read` that page. */
+  pager(next, read, ...more) {
+    const go = marker => { this.set({ marker }); this.attempt(read); };
+    const back = () => go(this.previous.pop() ?? null);
+    const forth = () => {
+      if (next !== this.marker) this.previous.push(this.marker);
+      go(next);
+    };
+    return h('div', { class: 'bar' }, button('Back', back, { disabled: !this.marker }), button('Next', forth, { disabled: !next }), more);
+  }
+
+  /** Returns a function that asks for a confirmation before it sends a request. */
   ask(text) {
     return send => {
       const close = dialog('Are you sure?', h('p', {}, text), h('div', { class: 'bar' }, button('Yes, do it', () => { close(); send(); }, { class: 'danger' })));
     };
   }
 
-  /** A button that sends a request, beside one that copies the request as a command. */
-  action(label, request, { done = () => {}, kind = '', confirm = kind === 'danger' ? this.ask(`${label}: this cannot be undone.`) : null } = {}) {
-    let isRunning = false;
+  /** Says that there is nothing, and shows a command that changes it. */
+  empty(text, request) {
+    return [h('p', {}, text), h('pre', { class: 'command' }, api.commandOf(request))];
+  }
+
+  /**
+   * A button that sends a request, beside one that copies the request as a command. `copied` is the
+   * request to copy.
+   */
+  action(label, request, { copied = request, done = () => {}, kind = '', confirm = null } = {}) {
     const send = async () => {
-      if (isRunning) return;
-      isRunning = true;
+      const sent = typeof request === 'function' ? request() : request;
+      const [sender, target] = [identityKey(), `${label}: ${sent.method} ${sent.path}`];
+      if (running.has(target)) return;
+      running.add(target);
+      let response;
       try {
-        const response = await api.call(typeof request === 'function' ? request() : request);
-        clearFailure(label);
-        notify(`${label}: done.`);
-        await done(response);
+        response = await api.call(sent);
       } catch (error) {
-        showFailure(error, label, send);
+        showFailure(error, label, sender === identityKey() ? send : null, { target });
+        return;
       } finally {
-        isRunning = false;
+        running.delete(target);
       }
+      clearFailure(target);
+      const warning = response.headers.get('Sukkal-Warning');
+      const outcome = `${label}: ${response.status === 202 ? 'started' : 'done'}.`;
+      if (warning) notify(`${outcome} ${warning}`, WARNING_MS);
+      else notify(outcome);
+      await this.attempt(() => done(response));
     };
-    return h('span', { class: 'action' }, button(label, () => (confirm ? confirm(send) : send()), { class: kind }), this.copy(request, label));
+    return h('span', { class: 'action' }, button(label, () => (confirm ? confirm(send) : send()), { class: kind }), this.copy(copied, label));
   }
 
   notify(text) {
@@ -139,46 +184,55 @@ async function copyText(text, what) {
   }
 }
 
-/** Shows a short notice. */
-function notify(text) {
+/** Shows a notice for a time. */
+function notify(text, ms = NOTICE_MS) {
   const notice = h('p', { class: 'notice' }, text);
   byId('notices').append(notice);
-  setTimeout(() => notice.remove(), 4000);
+  setTimeout(() => notice.remove(), ms);
 }
 
-function failureOf(label) {
-  return [...document.querySelectorAll('.failure')].find(notice => notice.dataset.label === label);
+function failureOf(target) {
+  return [...document.querySelectorAll('.failure')].find(notice => notice.dataset.target === target);
 }
 
-function clearFailure(label) {
-  failureOf(label)?.remove();
+function clearFailure(target) {
+  failureOf(target)?.remove();
 }
 
-/** Shows a failure until the request succeeds or the reader dismisses it. */
-function showFailure(error, label, retry) {
+/** Shows a failure until the request succeeds. If the user has dismissed it, repeated loads do not show it again. */
+function showFailure(error, label, retry, { isRepeated = false, target = label } = {}) {
   if (error.isIdentity) {
     shown.abort();
     signIn(error.message);
     return;
   }
   if (!(error instanceof api.Failure)) console.error(error);
-  const shownAlready = failureOf(label);
-  const notice = shownAlready ?? h('div', { class: 'notice failure', role: 'alert', 'data-label': label });
+  const shownAlready = failureOf(target);
+  const notice = shownAlready ?? h('div', { class: 'notice failure', role: 'alert', 'data-target': target });
   const close = () => { notice.hidden = true; };
+  if (!isRepeated) notice.hidden = false;
   const again = () => { notice.remove(); retry(); };
-  render(notice, h('strong', {}, `${label} failed. `), error.message, error.requestId ? h('small', {}, `Request ${error.requestId}`) : null,
-    h('span', { class: 'action' }, button('Retry', again), button('Dismiss', close, { class: 'quiet' })));
+  render(notice, h('strong', {}, `${label} failed. `), error.message, target === label ? null : h('small', {}, target), error.requestId ? h('small', {}, `Request ${error.requestId}`) : null,
+    h('span', { class: 'action' }, retry ? button('Retry', again) : null, button('Dismiss', close, { class: 'quiet' })));
   if (!shownAlready) byId('notices').append(notice);
 }
 
-/** Asks who the reader is. */
+/** Asks who the user is. */
 function signIn(reason) {
-  if (document.querySelector('dialog.session')) return;
-  const project = h('input', { name: 'project', value: session.project, autocomplete: 'off', maxlength: 256, placeholder: 'demo' });
+  if (document.querySelector('dialog.session[open]')) return;
+  const project = h('input', { name: 'project', value: session.project, autocomplete: 'off', maxlength: 256, placeholder: 'such as demo' });
   const scheme = h('select', { name: 'scheme' }, Object.entries(SCHEMES).map(([value, label]) => h('option', { value, selected: session.scheme === value }, label)));
   const token = h('input', { name: 'token', type: 'password', value: session.token, autocomplete: 'off' });
-  const roles = h('input', { name: 'roles', value: session.roles, placeholder: 'admin', autocomplete: 'off' });
+  const roles = h('input', { name: 'roles', value: session.roles, placeholder: 'such as admin', autocomplete: 'off' });
+  project.oninput = () => project.setCustomValidity('');
   const submit = () => {
+    if (!project.value && !token.value) {
+      project.setCustomValidity('Enter a project, or a token that has one.');
+      project.reportValidity();
+      return;
+    }
+    // Filters and pages belong to the queues of the former project.
+    if (session.known && project.value !== session.project) forgetFilters();
     const isBearer = token.value && scheme.value === 'none';
     change({ project: project.value, scheme: isBearer ? 'bearer' : scheme.value, token: token.value.trim(), roles: roles.value, known: true });
     close();
@@ -193,36 +247,56 @@ function signIn(reason) {
       field('Roles', roles, 'Only for a service without authentication: it believes these roles, such as admin.'),
       h('button', { class: 'primary' }, 'Sign in'),
       h('p', { class: 'faint' }, 'The browser forgets this when you close the tab.')));
-  document.querySelector('dialog:last-of-type').classList.add('session');
+  const opened = document.querySelector('dialog:last-of-type');
+  opened.classList.add('session');
+  // The page is outdated if its user was refused and does not sign in.
+  opened.addEventListener('close', () => { if (shown.signal.aborted) welcome(); });
+}
+
+function welcome() {
+  render(view, h('section', {}, h('h1', {}, 'Welcome'), h('p', {}, 'Sign in to see the queues of a project.'), button('Sign in', () => signIn(), { class: 'primary' })));
 }
 
 function drawFrame(route) {
   const isCurrent = href => (href === '#/' ? route === '/' : route.startsWith(href.slice(1)));
   render(byId('pages'), LINKS.map(([href, label]) => h('a', { href, 'aria-current': isCurrent(href) ? 'page' : null }, label)));
-  const leave = () => { forget(); start(); };
+  const leave = () => { forget(); forgetFilters(); start(); };
   render(byId('session'), button(session.project || 'No project', () => signIn(), { class: 'quiet', title: 'Change the project or the token' }),
     session.known ? button('Sign out', leave, { class: 'quiet' }) : null);
+}
+
+/** The page and the values in the address. */
+function address() {
+  const [route, text = ''] = location.hash.slice(1).split('?');
+  return { route: route.replace(/\/+$/, '') || '/', query: new URLSearchParams(text) };
+}
+
+function forgetFilters() {
+  history.replaceState(null, '', `#${address().route}`);
 }
 
 function start() {
   shown.abort();
   shown = new AbortController();
   for (const one of document.querySelectorAll('dialog')) one.close();
-  const [route, text = ''] = (location.hash.slice(1) || '/').split('?');
+  const { route, query } = address();
   for (const label of READINGS) clearFailure(label);
+  // A retry would send the request as somebody else.
+  if (shownTo !== identityKey()) for (const failure of document.querySelectorAll('.failure')) failure.remove();
+  shownTo = identityKey();
   drawFrame(route);
   document.title = route === '/' ? 'Sukkal' : `${decode(route.slice(1))} – Sukkal`;
-  render(view, h('p', { class: 'faint' }, 'Reading…'));
+  render(view, h('p', { class: 'faint' }, 'Loading…'));
   if (!session.known) {
-    render(view, h('section', {}, h('h1', {}, 'Welcome'), h('p', {}, 'Sign in to see the queues of a project.'), button('Sign in', () => signIn(), { class: 'primary' })));
+    welcome();
     signIn();
     return;
   }
   for (const [pattern, show] of ROUTES) {
     const match = pattern.exec(route);
     if (!match) continue;
-    const page = new Page(route, new URLSearchParams(text), shown.signal);
-    page.attempt(() => show(page, ...match.slice(1).map(part => part && decode(part))), 'Open this page');
+    const page = new Page(route, query, shown.signal);
+    page.attempt(() => show(page, ...match.slice(1).map(part => part && decode(part))), 'Opening this page');
     return;
   }
   render(view, h('section', {}, h('h1', {}, 'Not found'), h('p', {}, 'The console has no page at this address.')));
@@ -264,7 +338,12 @@ function onKey(event) {
 
 document.addEventListener('keydown', onKey);
 document.querySelector('.skip').onclick = event => { event.preventDefault(); view.focus(); };
-addEventListener('hashchange', start);
+addEventListener('hashchange', () => {
+  start();
+  // Screen readers read the new page, and the keys begin at its first row.
+  if (!document.querySelector('dialog[open]')) view.focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
 setInterval(() => {
   countDown();
   const text = `${api.requestsOfMinute()} requests in the last minute`;

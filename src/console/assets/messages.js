@@ -1,64 +1,71 @@
 // The messages of a queue: lists, single messages, the live tail and posting.
 
-import { call, commandOf, open, path, pause, readPage, visible } from './api.js';
-import { button, dialog, facts, field, h, pager, table } from './dom.js';
+import { call, open, path, pause, readPage, visible } from './api.js';
+import { button, dialog, facts, field, h, table } from './dom.js';
 import { ago, before, countdown, duration } from './format.js';
-import { parse, preview, tree, write } from './json.js';
+import { breathe, parse, preview, tree, write } from './json.js';
+import { redrive } from './redrive.js';
 import { markerOf } from './sample.js';
+import { session, uuid } from './session.js';
 
 const STATES = { echo: true, include_claimed: true, include_delayed: true, include_origin: true, include_state: true, include_trace: true };
-const TAIL_KEPT = 200;
+const TAIL_KEPT = 100;
+/** Time between two drawings of the live tail. */
+const TAIL_MS = 250;
+/** What the user has typed, for example before a token ended. */
+const drafts = new Map();
 const SAMPLE = '{\n  "hello": "world"\n}';
 
 /** Shows a page of messages. Reading does not consume them. */
 export async function messages(page, queue) {
   const tail = { stop: null, isPaused: false, items: [], waiting: [], filter: '' };
   let latest = null;
-  let previous = [];
   const order = () => page.query.get('order') ?? 'desc';
-  const marker = () => page.query.get('marker');
   const since = () => page.query.get('since');
-  const request = () => ({ path: `${queue.path}/messages`, query: { ...STATES, order: since() ? 'asc' : order(), marker: marker(), since: marker() ? null : since() } });
+  const request = () => ({ path: `${queue.path}/messages`, query: { ...STATES, order: since() ? 'asc' : order(), marker: page.marker, since: page.marker ? null : since() } });
 
   const read = async () => {
     const isNewest = page.begin();
     const body = await readPage(request(), page.signal);
     if (!isNewest()) return;
-    latest = dated(body);
+    latest = await dated(body);
     draw();
   };
-  const go = (to, isBack = false) => {
-    if (!isBack) previous.push(marker() ?? '');
-    page.set({ marker: to });
-    page.attempt(read);
-  };
   const choose = values => {
-    previous = [];
     page.set({ marker: null, ...values });
     page.attempt(read);
+  };
+  // The messages of the tail are the newest ones.
+  const endTail = () => {
+    stopTail(tail, draw);
+    page.attempt(read);
+  };
+  const chooseOrder = value => {
+    document.getElementById('since').value = '';
+    choose({ order: value, since: null });
   };
   const draw = () => {
     const isTailing = tail.stop !== null;
     const items = isTailing ? shownOf(tail) : latest.messages;
-    const next = items.length ? markerOf(latest) : null;
     const posted = () => page.attempt(read);
     page.show(
       h('p', { class: 'faint' }, 'Looking at messages does not consume them: claims and counts do not change.'),
       h('div', { class: 'bar' },
-        h('select', { 'aria-label': 'Order', onchange: event => choose({ order: event.target.value, since: null }) },
-          [['desc', 'Newest first'], ['asc', 'Oldest first']].map(([value, label]) => h('option', { value, selected: order() === value && !since() }, label))),
-        h('input', { type: 'datetime-local', 'aria-label': 'Since', step: 1, value: since() ? localTime(since()) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
-        button(isTailing ? 'Stop the live tail' : 'Live tail', () => (isTailing ? stopTail(tail, draw) : startTail(page, queue, tail, draw)), { 'aria-pressed': String(isTailing) }),
+        h('select', { 'aria-label': 'Order', onchange: event => chooseOrder(event.target.value) },
+          [['desc', 'Newest first'], ['asc', 'Oldest first']].map(([value, label]) => h('option', { value, selected: value === (since() ? 'asc' : order()) }, label))),
+        h('label', { for: 'since' }, 'Posted since'),
+        h('input', { type: 'datetime-local', 'aria-label': 'Since', id: 'since', step: 1, value: since() ? localTime(since()) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
+        button(isTailing ? 'Stop the live tail' : 'Live tail', () => (isTailing ? endTail() : startTail(page, queue, tail, draw)), { 'aria-pressed': String(isTailing) }),
         button('Post a message', () => post(page, queue, posted), { class: 'primary' }),
         page.copy(request, 'This page')),
       isTailing ? tailBar(tail, draw) : null,
-      items.length ? list(page, queue, items, posted) : empty(page, queue, isTailing, marker()),
-      isTailing ? null : pager(marker() && (() => go(previous.pop() || null, true)), next && (() => go(next)), button('Refresh', posted)));
+      items.length ? list(page, queue, items, posted) : empty(page, queue, isTailing, page.marker),
+      isTailing ? null : page.pager(markerOf(latest, 'messages'), read, button('Refresh', posted)));
   };
   await page.attempt(read);
   if (page.signal.aborted) return;
   const opened = page.query.get('open');
-  if (opened) await page.attempt(() => openById(page, queue, opened, () => page.attempt(read)), 'Open the message');
+  if (opened) await page.attempt(() => openById(page, queue, opened, () => page.attempt(read)), 'Opening the message');
   if (page.query.get('post')) {
     page.set({ post: null });
     post(page, queue, () => page.attempt(read));
@@ -69,24 +76,25 @@ function empty(page, queue, isTailing, marker) {
   if (isTailing) return h('p', { class: 'faint' }, 'New messages appear here.');
   if (marker) return h('p', {}, 'This is the end of the list.');
   const request = { method: 'POST', path: `${queue.path}/messages`, body: { messages: [{ body: { hello: 'world' } }] } };
-  return h('div', { class: 'card' }, h('p', {}, 'There are no messages. Post one:'), h('pre', { class: 'command' }, commandOf(request)));
+  return h('div', { class: 'card' }, page.empty('There are no messages. Post one, or use the button above:', request));
 }
 
 function list(page, queue, items, changed) {
   const openIt = message => show(page, queue, message, changed);
   const columns = [
-    { title: 'Message', class: 'body', cell: message => h('button', { type: 'button', class: 'link', onclick: () => openIt(message), title: message.id }, h('bdi', { class: 'preview' }, preview(message.body))) },
-    { title: 'State', cell: message => h('span', { class: `tag ${message.state}` }, message.state ?? 'posted') },
-    { title: 'Available', class: 'figure', cell: message => (message.available_at ? countdown(message.available_at) : '–') },
-    { title: 'Claims', class: 'figure', cell: message => message.claim_count ?? message.origin?.claim_count ?? '–' },
-    { title: 'Age', class: 'figure', cell: message => ago(message.postedAt) },
+    ['Message', message => h('button', { type: 'button', class: 'link', onclick: () => openIt(message), title: message.id }, h('bdi', { class: 'preview' }, preview(message))), 'body'],
+    ['State', message => h('span', { class: `tag ${message.state}` }, message.state ?? 'posted')],
+    ['Available in', message => (message.available_at ? countdown(message.available_at) : '–'), 'figure'],
+    ['Claim count', message => message.claim_count ?? message.origin?.claim_count ?? '–', 'figure'],
+    ['Posted', message => ago(message.postedAt), 'figure'],
   ];
   return table(columns, items, { key: message => message.id, label: 'Messages' });
 }
 
-async function openById(page, queue, id, changed) {
+/** Shows the message with this id, if it still exists. */
+export async function openById(page, queue, id, changed) {
   const { body } = await call({ path: `${queue.path}/messages`, query: { ...STATES, ids: id } }, page.signal);
-  if (body.messages.length) show(page, queue, dated(body).messages[0], changed);
+  if (body.messages.length) show(page, queue, (await dated(body)).messages[0], changed);
   else page.notify('This message does not exist any more.');
 }
 
@@ -102,35 +110,41 @@ export function show(page, queue, message, changed) {
       message.client_id ? ['Claimed by', message.client_id] : null,
       message.claim_id ? ['Claim', message.claim_id] : null,
       message.available_at ? ['Available', countdown(message.available_at)] : null,
-      message.claim_count === undefined ? null : ['Claims so far', message.claim_count],
+      message.claim_count === undefined ? null : ['Claim count', message.claim_count],
       ['Posted', ago(message.postedAt)], ['Time to live', duration(message.ttl)],
       message.origin ? ['Dead letter of', h('a', { href: `#/queues/${encodeURIComponent(message.origin.queue)}` }, message.origin.queue)] : null,
-      message.origin ? ['Claims there', message.origin.claim_count] : null,
+      message.origin?.claim_count ? ['Reason', `It was claimed ${message.origin.claim_count === 1 ? 'once' : `${message.origin.claim_count} times`} there, but not deleted.`] : null,
       message.traceparent ? ['Trace', message.traceparent] : null),
     text ?? tree(message.body),
     h('div', { class: 'bar' },
       button('Copy the body', () => page.copyText(typeof message.body === 'string' ? message.body : write(message.body, { indent: 2 }).text, 'The body')),
-      page.copy({ path: `${queue.path}/messages/${one}` }, 'Reading it'),
-      message.origin ? page.action('Redrive to its origin', { method: 'POST', path: `${queue.path}/redrive`, body: { ids: [message.id] } }, { kind: 'primary', done }) : null,
-      page.action('Delete', removal, { kind: 'danger', done })));
+      page.copy({ path: `${queue.path}/messages/${one}` }, 'Getting this message'),
+      message.origin ? button('Redrive…', () => page.attempt(() => redrive(page, queue, { ids: [message.id] }, [message], done), 'Redrive'), { class: 'primary' }) : null,
+      page.action('Delete', removal, { kind: 'danger', confirm: page.ask(message.claim_id ? `This deletes the message, which ${message.client_id} has claimed.` : 'This deletes the message.'), done })));
   document.querySelector('dialog:last-of-type').addEventListener('close', () => page.set({ open: null }));
 }
 
-/** Notes when the messages of a page were posted. */
-export function dated(page) {
-  for (const message of page.messages) message.postedAt = before(message.age);
+/** Notes when the messages of a page were posted, and how they begin. */
+export async function dated(page) {
+  for (const message of page.messages) {
+    message.postedAt = before(message.age);
+    preview(message);
+    await breathe();
+  }
   return page;
 }
 
 // The value of a field for a time has no zone.
 function localTime(text) {
   const date = new Date(text);
+  if (Number.isNaN(date.getTime())) return '';
   return new Date(date - 60000 * date.getTimezoneOffset()).toISOString().slice(0, 19);
 }
 
 function post(page, queue, posted) {
   const body = h('textarea', { rows: 10, spellcheck: 'false', 'aria-label': 'Body', oninput: () => check() });
-  body.value = SAMPLE;
+  const draft = `${session.project} ${queue.path}`;
+  body.value = drafts.get(draft) ?? SAMPLE;
   const ttl = h('input', { type: 'number', min: 60, placeholder: 'default' });
   const delay = h('input', { type: 'number', min: 0, placeholder: 'default' });
   const tenant = h('input', { maxlength: 128, autocomplete: 'off' });
@@ -143,6 +157,7 @@ function post(page, queue, posted) {
     }
   };
   const check = () => {
+    drafts.set(draft, body.value);
     const { isJson, problem } = value();
     state.textContent = isJson ? 'This is valid JSON.' : `This is not JSON (${problem}), so it will be posted as a text.`;
     state.className = isJson ? 'faint' : 'warn';
@@ -152,9 +167,21 @@ function post(page, queue, posted) {
     if (tenant.value) options.push(`"tenant": ${JSON.stringify(tenant.value)}, `);
     return { method: 'POST', path: `${queue.path}/messages`, body: `{"messages": [{${options.join('')}"body": ${value().text}}]}` };
   };
+  call({ path: queue.path }, page.signal).then(({ body: metadata }) => {
+    const isOff = (input, ...keys) => { if (!keys.some(key => metadata[key])) Object.assign(input, { disabled: true, placeholder: 'not in this queue' }); };
+    isOff(delay, '_enable_message_delay', '_default_message_delay');
+    isOff(tenant, '_shards');
+  }, () => {});
+  // A repeated request posts nothing twice, unless the message has changed.
+  let sent = {};
+  const once = () => {
+    const next = request();
+    if (sent.body !== next.body) sent = { ...next, headers: { 'Idempotency-Key': uuid() } };
+    return sent;
+  };
   const close = dialog(`Post to ${queue.name}`, field('Body', body), state,
-    h('div', { class: 'columns' }, field('Time to live, in seconds', ttl), field('Delay, in seconds', delay), field('Tenant', tenant, 'Only in fair queues.')),
-    h('div', { class: 'bar' }, page.action('Post', request, { kind: 'primary', done: () => { close(); posted(); } })));
+    h('div', { class: 'columns' }, field('Time to live, in seconds', ttl), field('Delay, in seconds', delay, 'Only with _enable_message_delay or _default_message_delay.'), field('Tenant', tenant, 'Only in fair queues.')),
+    h('div', { class: 'bar' }, page.action('Post', once, { copied: request, kind: 'primary', done: () => { drafts.delete(draft); close(); posted(); } })));
   check();
   body.focus();
 }
@@ -167,12 +194,12 @@ function tailBar(tail, draw) {
   };
   const filter = event => { tail.filter = event.target.value; draw(); };
   return h('div', { class: 'bar' }, h('input', { type: 'search', placeholder: 'Show only bodies with…', 'aria-label': 'Filter', oninput: filter }),
-    button(tail.isPaused ? `Go on (${tail.waiting.length} more)` : 'Pause', pauseIt), h('span', { class: 'faint', role: 'status' }, tail.problem ?? 'Connected.'));
+    button(tail.isPaused ? `Resume (${tail.waiting.length} new)` : 'Pause the tail', pauseIt), h('span', { class: 'faint', role: 'status' }, tail.problem ?? 'Connected.'));
 }
 
 function shownOf({ items, filter }) {
   if (!filter) return items;
-  const text = message => (message.text ??= write(message.body, { max: 65536 }).text.toLowerCase());
+  const text = message => (message.text ??= JSON.stringify(message.body).toLowerCase());
   return items.filter(message => text(message).includes(filter.toLowerCase()));
 }
 
@@ -188,16 +215,25 @@ function stopTail(tail, draw) {
 
 /** Follows the queue by fetch, so that credentials stay in headers. */
 function startTail(page, queue, tail, draw) {
+  if (page.signal.aborted) return;
   const stop = new AbortController();
   Object.assign(tail, { stop, items: [], waiting: [], isPaused: false, filter: '', problem: 'Connecting…' });
   page.signal.addEventListener('abort', () => stop.abort());
   let isDue = false;
-  // One drawing for all messages that arrive together.
-  const drawSoon = () => {
-    if (!isDue) requestAnimationFrame(() => { isDue = false; if (tail.stop === stop) draw(); });
+  // One drawing for all messages that arrive together, and none in a hidden tab.
+  const drawSoon = async () => {
+    if (isDue) return;
     isDue = true;
+    await pause(TAIL_MS, stop.signal);
+    await visible(stop.signal);
+    isDue = false;
+    draw();
   };
-  follow(queue, tail, stop.signal, drawSoon).catch(() => {});
+  follow(queue, tail, stop.signal, () => drawSoon().catch(() => {})).catch(error => {
+    if (stop.signal.aborted) return;
+    stopTail(tail, draw);
+    page.failed(error, 'Live tail', () => startTail(page, queue, tail, draw));
+  });
   draw();
 }
 
@@ -207,18 +243,23 @@ async function follow(queue, tail, signal, draw) {
     try {
       const response = await open({ path: `${queue.path}/messages`, query: { echo: true, include_claimed: true, include_origin: true, include_trace: true, ...position } }, signal, 'text/event-stream');
       tail.problem = null;
+      // A message that arrives while the stream is interrupted is not missed, even if it is the first.
+      const date = new Date(response.headers.get('Date'));
+      if (position.since === 'now' && !Number.isNaN(date.getTime())) position = { since: date.toISOString() };
       draw();
       for await (const message of events(response.body)) {
         position = { marker: message.id };
-        message.postedAt = before(message.age);
+        await dated({ messages: [message] });
         if (!tail.isPaused) add(tail, [message]);
         else tail.waiting = [...tail.waiting, message].slice(-TAIL_KEPT);
         draw();
       }
-      tail.problem = 'The stream has ended. Trying again…';
+      tail.problem = 'The stream has ended. Reconnecting…';
     } catch (error) {
       if (signal.aborted) return;
-      tail.problem = `${error.message} Trying again…`;
+      // These do not end by themselves.
+      if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
+      tail.problem = `Reconnecting… (${error.message})`;
     }
     draw();
     await pause(2000, signal);

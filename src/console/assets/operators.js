@@ -11,19 +11,24 @@ import { change, session } from './session.js';
 export async function operators(page) {
   const sections = new Map();
   const draw = () => page.show(h('section', {}, h('h1', {}, 'Operators'),
-    h('p', {}, 'Some of this requires the role admin, and that the operator has set admin_mode.')),
-  PARTS.map(part => h('section', { class: 'card', 'data-key': part.title }, h('h2', {}, part.title), sections.get(part) ?? h('p', { class: 'faint' }, 'Reading…'))));
+    h('p', {}, 'Projects, quotas, pools and the changes of flavors need the role admin, and the option admin_mode of the service. Tokens need its strategy “tokens”.')),
+  PARTS.map(part => h('section', { class: 'card', 'data-key': part.title }, h('h2', {}, part.title), sections.get(part) ?? h('p', { class: 'faint' }, 'Loading…'))));
+  const readings = new Map();
   const load = async (part, marker = '') => {
+    const mine = (readings.get(part) ?? 0) + 1;
+    readings.set(part, mine);
     try {
       const read = part.isList ? readPage : async (...request) => (await call(...request)).body;
       const body = await read({ path: part.path, query: { ...part.query, marker } }, page.signal);
+      if (readings.get(part) !== mine) return;
       sections.set(part, part.show(page, body, () => load(part)));
-      const next = part.isList && body[part.isList].length ? markerOf(body) : null;
+      const next = part.isList && markerOf(body, part.isList);
       if (next) sections.set(part, [sections.get(part), button('Next', () => load(part, next))]);
     } catch (error) {
       if (error.name === 'AbortError') return;
       if (error.isIdentity) throw error;
-      sections.set(part, h('p', { class: 'faint' }, error.status === 404 ? 'The service does not offer this.' : error.message));
+      sections.set(part, error.status === 404 ? h('p', { class: 'faint' }, 'The service does not offer this, or an option switches it off.')
+        : [h('p', { class: 'bad' }, error.message, error.requestId ? h('small', {}, `Request ${error.requestId}`) : null), button('Retry', () => load(part, marker))]);
     }
     draw();
   };
@@ -42,7 +47,7 @@ const PARTS = [
 ];
 
 function usage(page, { usage: used, limits }) {
-  return facts(...Object.keys(used).map(name => [words(name), `${number(used[name])} of ${limits[name] ? number(limits[name]) : 'no limit'}`]));
+  return facts(...Object.keys(used).map(name => [words(name), limits[name] ? `${number(used[name])} of ${number(limits[name])}` : `${number(used[name])} (no limit)`]));
 }
 
 function words(name) {
@@ -54,9 +59,9 @@ function quotas(page, { project, quotas: set }, changed) {
     const text = h('textarea', { rows: 8, spellcheck: 'false' });
     text.value = write(set, { indent: 2 }).text;
     const done = () => { close(); changed(); };
-    const close = dialog(`Quotas of ${project}`, field('Limits', text, 'JSON. 0 is no limit. The configuration applies to all others.'),
+    const close = dialog(`Quotas of ${project}`, field('Limits', text, 'JSON, such as {"messages": 100000}. The configuration applies to limits that are not listed. 0 means no limit, except for waiting_requests and event_streams.'),
       h('div', { class: 'bar' }, page.action('Save', () => ({ method: 'PUT', path: 'v2/quotas', body: text.value }), { kind: 'primary', done }),
-        page.action('Remove all', { method: 'DELETE', path: 'v2/quotas' }, { done })));
+        page.action('Remove all', { method: 'DELETE', path: 'v2/quotas' }, { done, confirm: page.ask(`This removes all quotas of ${project}. Those of the configuration apply then.`) })));
   };
   const names = Object.keys(set);
   return [names.length ? facts(...names.map(name => [words(name), number(set[name])])) : h('p', {}, 'None are set: those of the configuration apply.'), button('Change', edit)];
@@ -65,39 +70,39 @@ function quotas(page, { project, quotas: set }, changed) {
 function projects(page, { projects: found }) {
   const open = project => { change({ project: project.id }); location.hash = '#/queues'; };
   return table([
-    { title: 'Project', cell: project => button(project.id, () => open(project), { class: 'link', title: `Show the queues of ${project.id}` }) },
-    { title: 'Queues and topics', class: 'figure', cell: project => number(project.queues) },
-    { title: '', cell: project => (project.id === session.project ? 'shown now' : '') },
+    ['Project', project => button(project.id, () => open(project), { class: 'link', title: `Show the queues of ${project.id}` })],
+    ['Queues and topics', project => number(project.queues), 'figure'],
+    ['', project => (project.id === session.project ? 'shown now' : '')],
   ], found, { key: project => project.id, label: 'Projects' });
 }
 
 function pools(page, { pools: found }, changed) {
-  const remove = pool => page.action('Delete', { method: 'DELETE', path: `v2/pools/${encodeURIComponent(pool.name)}` }, { kind: 'danger', done: changed });
+  const remove = pool => page.action('Delete', { method: 'DELETE', path: `v2/pools/${encodeURIComponent(pool.name)}` }, { kind: 'danger', confirm: page.ask(`This deletes the pool ${pool.name}. If it has queues, they are moved to other pools first.`), done: changed });
   return found.length ? table([
-    { title: 'Pool', cell: pool => pool.name },
-    { title: 'Address', cell: pool => pool.uri },
-    { title: 'Weight', class: 'figure', cell: pool => pool.weight },
-    { title: 'Flavor', cell: pool => pool.flavor ?? '–' },
-    { title: '', cell: remove },
+    ['Pool', pool => pool.name],
+    ['Address', pool => pool.uri],
+    ['Weight', pool => pool.weight, 'figure'],
+    ['Flavor', pool => pool.flavor ?? '–'],
+    ['', remove],
   ], found, { key: pool => pool.name, label: 'Pools' }) : h('p', {}, 'There are no pools.');
 }
 
 function flavors(page, { flavors: found }) {
   return found.length ? table([
-    { title: 'Flavor', cell: flavor => flavor.name },
-    { title: 'Pools', cell: flavor => (flavor.pool_list ?? []).join(', ') },
+    ['Flavor', flavor => flavor.name],
+    ['Pools', flavor => (flavor.pool_list ?? []).join(', ')],
   ], found, { key: flavor => flavor.name, label: 'Flavors' }) : h('p', {}, 'There are no flavors.');
 }
 
 function tokens(page, { tokens: found }, changed) {
-  const remove = token => page.action('Revoke', { method: 'DELETE', path: `v2/tokens/${token.id}` }, { kind: 'danger', done: changed });
+  const remove = token => page.action('Revoke', { method: 'DELETE', path: `v2/tokens/${token.id}` }, { kind: 'danger', confirm: page.ask(`This revokes the token ${token.name}. Its users are refused from then on.`), done: changed });
   const list = found.length ? table([
-    { title: 'Name', cell: token => h('bdi', {}, token.name) },
-    { title: 'Project', cell: token => token.project_id ?? 'all' },
-    { title: 'Roles', cell: token => token.roles.join(', ') },
-    { title: 'Created', cell: token => time(token.created_at) },
-    { title: 'Ends', cell: token => (token.expires_at ? time(token.expires_at) : 'never') },
-    { title: '', cell: remove },
+    ['Name', token => h('bdi', {}, token.name)],
+    ['Project', token => token.project_id ?? 'all'],
+    ['Roles', token => token.roles.join(', ')],
+    ['Created', token => time(token.created_at)],
+    ['Expires', token => (token.expires_at ? time(token.expires_at) : 'never')],
+    ['', remove],
   ], found, { key: token => token.id, label: 'Tokens' }) : h('p', {}, 'There are no tokens.');
   return [list, button('Create a token', () => createToken(page, changed))];
 }
@@ -114,7 +119,7 @@ function createToken(page, changed) {
     dialog('The new token', h('p', {}, 'Copy it now. It is never shown again.'), h('pre', { class: 'command' }, body.token));
     changed();
   };
-  const close = dialog('Create a token', field('What it is for', name), field('Roles', roles), field('Time to live, in seconds', ttl),
+  const close = dialog('Create a token', field('What it is for', name), field('Roles', roles, 'One or more of reader, producer, worker, manager and admin.'), field('Time to live, in seconds', ttl),
     h('div', { class: 'bar' }, page.action('Create', request, { kind: 'primary', done })));
 }
 

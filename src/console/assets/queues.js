@@ -1,10 +1,10 @@
 // The list of queues, or of topics.
 
-import { call, callInBackground, commandOf, readPage } from './api.js';
+import { call, callInBackground, readPage } from './api.js';
 import { sparkline } from './chart.js';
-import { h, pager, table } from './dom.js';
-import { count, duration, number, rate } from './format.js';
-import { markerOf } from './sample.js';
+import { h, table } from './dom.js';
+import { duration, number, rate, waiting } from './format.js';
+import { markerOf, readStatistics, routeOf } from './sample.js';
 
 const REFRESH_MS = 2000;
 const POINTS = 30;
@@ -14,41 +14,34 @@ const TYPING_MS = 150;
 /** Shows a page of the queues whose names begin with a prefix, and refreshes it. */
 export async function queues(page, plural) {
   const history = new Map();
-  let previous = [];
   let latest = null;
-  const marker = () => page.query.get('marker') ?? '';
   const prefix = () => page.query.get('prefix') ?? '';
 
   let typing;
   const read = async (send = callInBackground) => {
     const isNewest = page.begin();
-    const query = { with_stats: true, with_count: true, name_prefix: prefix(), marker: marker() };
-    const body = await readPage({ path: `v2/${plural}`, query }, page.signal, send);
+    const query = { with_count: true, name_prefix: prefix(), marker: page.marker };
+    const body = await readStatistics(plural, query, page.signal, send);
     if (!isNewest()) return;
     latest = body;
-    for (const queue of body[plural]) remember(history, queue);
+    for (const queue of body[plural]) if (queue.stats) remember(history, queue);
     draw();
   };
   const search = event => {
     page.set({ prefix: event.target.value, marker: null });
-    previous = [];
     clearTimeout(typing);
     typing = setTimeout(() => page.attempt(() => read(call)), TYPING_MS);
   };
-  const go = to => {
-    page.set({ marker: to });
-    page.attempt(() => read(call));
-  };
   const draw = () => {
     const items = latest[plural];
-    const next = items.length ? markerOf(latest) : null;
     page.show(h('section', {},
       h('h1', {}, plural === 'queues' ? 'Queues' : 'Topics', latest.count === undefined ? null : h('span', { class: 'faint' }, ` ${number(latest.count)}`)),
-      h('form', { class: 'bar', onsubmit: event => event.preventDefault() },
+      h('form', { class: 'bar', onsubmit: event => { event.preventDefault(); document.querySelector('#view tbody a')?.click(); } },
         h('input', { id: 'search', type: 'search', value: prefix(), oninput: search, placeholder: 'Begins with…', 'aria-label': 'Beginning of the name', spellcheck: 'false' }),
-        page.copy(() => ({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: prefix(), marker: marker() } }), 'This list')),
-      items.length ? list(plural, items, history) : empty(page, plural, prefix(), marker()),
-      pager(marker() && (() => go(previous.pop() ?? '')), next && (() => { previous.push(marker()); go(next); }))));
+        page.copy(() => ({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: prefix(), marker: page.marker } }), 'This list')),
+      latest.failure ? h('p', { class: 'warn' }, `The statistics are not available. ${latest.failure.message}`) : null,
+      items.length ? list(plural, items, history) : empty(page, plural, prefix(), page.marker),
+      page.pager(markerOf(latest, plural), () => read(call))));
     if (page.query.has('search')) {
       page.set({ search: null });
       document.getElementById('search').focus();
@@ -57,10 +50,15 @@ export async function queues(page, plural) {
   await page.every(REFRESH_MS, () => read());
 }
 
+/** Returns a queue or a topic with its statistics, or `undefined` if it does not exist. */
+export async function find(plural, name, signal, send = call) {
+  const body = await readPage({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: name, limit: 1 } }, signal, send);
+  return body[plural].find(one => one.name === name);
+}
+
 /** Notes the totals of a queue, from which rates follow. */
 export function remember(history, { name, stats }) {
-  const waiting = stats.available + stats.delayed + stats.claimed;
-  const points = [...(history.get(name) ?? []), { at: Date.now(), waiting, ...stats.totals }].slice(-POINTS);
+  const points = [...(history.get(name) ?? []), { at: Date.now(), messages: waiting(stats), ...stats.totals }].slice(-POINTS);
   history.set(name, points);
   return points;
 }
@@ -74,16 +72,16 @@ export function speed(points, name, over = 5) {
 }
 
 function list(plural, items, history) {
-  const points = queue => history.get(queue.name);
+  const points = queue => history.get(queue.name) ?? [];
   const columns = [
-    { title: 'Name', cell: queue => [h('a', { href: `#/${plural}/${encodeURIComponent(queue.name)}` }, h('bdi', {}, queue.name)), queue.stats.paused ? h('span', { class: 'tag paused' }, 'paused') : null] },
-    { title: 'Available', class: 'figure', cell: queue => number(queue.stats.available) },
-    { title: 'Claimed', class: 'figure', cell: queue => number(queue.stats.claimed) },
-    { title: 'Delayed', class: 'figure', cell: queue => number(queue.stats.delayed) },
-    { title: 'Oldest', class: 'figure', cell: queue => duration(queue.stats.oldest_age) },
-    { title: 'In', class: 'figure', cell: queue => rate(speed(points(queue), 'posted')) },
-    { title: 'Out', class: 'figure', cell: queue => rate(speed(points(queue), 'deleted')) },
-    { title: 'Depth', class: 'figure', cell: queue => sparkline(points(queue).map(point => point.waiting), `Depth of ${queue.name}`) },
+    ['Name', queue => [h('a', { href: `#/${routeOf(plural, queue.name)}` }, h('bdi', {}, queue.name)), queue.stats?.paused ? h('span', { class: 'tag paused' }, 'paused') : null]],
+    ['Available', queue => number(queue.stats?.available), 'figure'],
+    ['Claimed', queue => number(queue.stats?.claimed), 'figure'],
+    ['Delayed', queue => number(queue.stats?.delayed), 'figure'],
+    ['Oldest available', queue => duration(queue.stats?.oldest_age), 'figure'],
+    ['Posted', queue => rate(speed(points(queue), 'posted')), 'figure'],
+    ['Deleted', queue => rate(speed(points(queue), 'deleted')), 'figure'],
+    ['Messages', queue => sparkline(points(queue), 'messages', `Messages of ${queue.name}`), 'figure'],
   ];
   return table(columns, items, { key: queue => queue.name, label: 'List' });
 }
@@ -92,8 +90,11 @@ function empty(page, plural, prefix, marker) {
   if (marker) return h('p', {}, 'This is the end of the list.');
   if (prefix) return h('p', {}, `No name begins with “${prefix}”.`);
   const one = plural === 'queues' ? 'queue' : 'topic';
+  return h('div', { class: 'card' }, firstMessage(page, plural, `There are no ${plural}. The first message creates the ${one}:`));
+}
+
+/** Says that there are no queues yet, and how to post the first message. */
+export function firstMessage(page, plural, text) {
   const request = { method: 'POST', path: `v2/${plural}/hello/messages`, body: { messages: [{ body: 'Hello, world!' }] } };
-  return h('div', { class: 'card' }, h('p', {}, `There are ${count(0, one)}. A ${one} exists from its first message:`),
-    h('pre', { class: 'command' }, commandOf(request)),
-    h('p', {}, 'Or ', h('a', { href: `#/${plural}/hello/messages?post=sample` }, 'post a sample from here'), '.'));
+  return [page.empty(text, request), h('p', {}, 'Or ', h('a', { href: `#/${plural}/hello/messages?post=sample` }, 'post a sample from here'), '.')];
 }

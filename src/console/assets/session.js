@@ -1,9 +1,9 @@
-// Who is signed in. The browser forgets it with the tab: it is kept in sessionStorage, never in a
-// URL.
+// The session of the user. The browser forgets it with the tab: it is kept in sessionStorage, never in
+// a URL.
 
 const KEY = 'sukkal';
 
-/** Where the token of a session is sent. */
+/** Labels of the kinds of token. */
 export const SCHEMES = {
   none: 'No token',
   bearer: 'API token or OpenID token',
@@ -22,8 +22,8 @@ function load() {
   }
 }
 
-// Browsers have crypto.randomUUID only over TLS and on localhost.
-function uuid() {
+/** Returns a random UUID. Browsers have crypto.randomUUID only over TLS and on localhost. */
+export function uuid() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40;
   bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -37,6 +37,11 @@ export function change(values) {
   sessionStorage.setItem(KEY, JSON.stringify(session));
 }
 
+/** Returns a text that differs for each identity. */
+export function identityKey() {
+  return JSON.stringify(identity());
+}
+
 /** Forgets the session. */
 export function forget() {
   sessionStorage.removeItem(KEY);
@@ -46,16 +51,11 @@ export function forget() {
 /** Returns the headers that say who sends a request. */
 export function identity() {
   const headers = { 'Client-ID': session.client };
-  if (session.project) headers['X-Project-ID'] = encodeText(session.project);
+  if (session.project) headers['X-Project-ID'] = session.project;
   if (session.roles) headers['X-Roles'] = session.roles;
   if (session.token && session.scheme === 'bearer') headers.Authorization = `Bearer ${session.token}`;
   if (session.token && session.scheme === 'keystone') headers['X-Auth-Token'] = session.token;
   return headers;
-}
-
-// Headers of fetch are bytes, one for each character.
-function encodeText(text) {
-  return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
 /** Returns the command that sends this request, without the token. */
@@ -63,7 +63,7 @@ export function curl({ method = 'GET', url, headers = {}, body }) {
   const identifying = Object.entries(identity()).map(([name, value]) => {
     if (name === 'Authorization') return '-H "Authorization: Bearer $TOKEN"';
     if (name === 'X-Auth-Token') return '-H "X-Auth-Token: $TOKEN"';
-    return `-H ${quote(`${name}: ${name === 'X-Project-ID' ? session.project : value}`)}`;
+    return `-H ${quote(`${name}: ${value}`)}`;
   });
   const others = Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`);
   const data = body === undefined ? [] : ['--data-raw', quote(body)];

@@ -1,83 +1,88 @@
 // The subscriptions of a queue or a topic.
 
 import { call, callInBackground, path, readPage } from './api.js';
-import { button, dialog, facts, field, h, pager, table } from './dom.js';
-import { duration, number, time } from './format.js';
+import { button, dialog, facts, field, h, table } from './dom.js';
+import { count, duration, number, time } from './format.js';
 import { markerOf } from './sample.js';
 
 const REFRESH_MS = 4000;
+/** Number of pages of the subscriptions of a queue that are looked at in the background. */
+const CHECKED_PAGES = 5;
+const exampleFor = queue => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: 'https://hooks.example.com/orders', ttl: 3600, options: {} } });
 
 /** Shows subscriptions with their deliveries. */
 export async function subscriptions(page, queue) {
-  let marker = '';
-  const deliveries = new Map();
-  const request = () => ({ path: `${queue.path}/subscriptions`, query: { marker } });
+  const request = () => ({ path: `${queue.path}/subscriptions`, query: { with_delivery: true, marker: page.marker } });
   const read = async () => {
     const isNewest = page.begin();
     const body = await readPage(request(), page.signal, callInBackground);
+    if (!isNewest()) return;
     const items = body.subscriptions;
-    for (const one of items) {
-      if (!isNewest()) return;
-      draw(items, items.length ? markerOf(body) : null);
-      deliveries.set(one.id, await readDelivery(queue.path, one.id, page.signal).catch(() => deliveries.get(one.id)));
-    }
-    if (isNewest()) draw(items, items.length ? markerOf(body) : null);
-  };
-  const draw = (items, next) => {
-    const go = to => { marker = to; page.attempt(read); };
-    for (const one of items) one.delivery = deliveries.get(one.id);
-    page.show(items.length ? list(page, queue, items, read) : h('p', {}, marker ? 'This is the end of the list.' : 'Nobody is subscribed.'),
-      pager(marker && (() => go('')), next && (() => go(next)), button('Subscribe', () => subscribe(page, queue, read), { class: 'primary' }), page.copy(request, 'This list')));
+    page.show(items.length ? list(page, queue, items, read) : page.marker ? h('p', {}, 'This is the end of the list.') : page.empty('There are no subscriptions. Create one:', exampleFor(queue)),
+      page.pager(markerOf(body, 'subscriptions'), read, button('Subscribe', () => subscribe(page, queue, read), { class: 'primary' }), page.copy(request, 'This list')));
   };
   await page.every(REFRESH_MS, read);
 }
 
-/** Returns the state and the counts of the deliveries of a subscription. A list does not have them. */
-export async function readDelivery(root, id, signal) {
-  const { body } = await callInBackground({ path: `${root}/subscriptions/${path`${id}`}`, query: { with_delivery: true } }, signal);
-  return body.delivery;
+/** Returns the number of failing subscriptions of a queue, among the first ones. */
+export async function countFailing({ plural, name }, signal) {
+  const root = path`v2/${plural}/${name}`;
+  let marker = null;
+  let amount = 0;
+  for (let page = 0; page < CHECKED_PAGES; page += 1) {
+    const body = await readPage({ path: `${root}/subscriptions`, query: { with_delivery: true, marker } }, signal, callInBackground);
+    amount += body.subscriptions.filter(isFailing).length;
+    marker = markerOf(body, 'subscriptions');
+    if (!marker) break;
+  }
+  return amount;
+}
+
+function isFailing({ delivery }) {
+  return delivery.state === 'disabled' || delivery.failing_since !== null;
 }
 
 function list(page, queue, items, changed) {
   const columns = [
-    { title: 'Subscriber', cell: one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Show the subscription'), { class: 'link' }) },
-    { title: 'State', cell: one => [h('span', { class: `tag ${one.delivery?.state}` }, one.delivery?.state ?? '…'), one.confirmed ? null : h('small', {}, 'not confirmed')] },
-    { title: 'Failing since', cell: one => time(one.delivery?.failing_since) },
-    { title: 'Delivered', class: 'figure', cell: one => number(one.delivery?.delivered) },
-    { title: 'To retry', class: 'figure', cell: one => number(one.delivery?.retrying) },
-    { title: 'Given up', class: 'figure', cell: one => number(one.delivery?.given_up) },
+    ['Subscriber', one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Opening the subscription'), { class: 'link' })],
+    ['State', one => [h('span', { class: `tag ${one.delivery.state}` }, one.delivery.state), one.confirmed ? null : h('small', { title: 'Messages are sent anyway, unless the operator requires a confirmation.' }, 'not confirmed')]],
+    ['Failing since', one => time(one.delivery.failing_since)],
+    ['Lag', one => number(one.delivery.pending), 'figure'],
+    ['Delivered', one => number(one.delivery.delivered), 'figure'],
+    ['Given up', one => number(one.delivery.given_up), 'figure'],
   ];
   return table(columns, items, { key: one => one.id, label: 'Subscriptions' });
 }
 
 async function show(page, queue, one, changed) {
   const at = `${queue.path}/subscriptions/${path`${one.id}`}`;
-  const { body } = await call({ path: `${at}/attempts` }, page.signal);
-  const delivery = await readDelivery(queue.path, one.id, page.signal);
+  const [{ body }, { body: { delivery } }] = await Promise.all([
+    call({ path: `${at}/attempts` }, page.signal), call({ path: at, query: { with_delivery: true } }, page.signal),
+  ]);
   const done = () => { close(); changed(); };
   const columns = [
-    { title: 'At', cell: attempt => time(attempt.at) },
-    { title: 'Attempt', class: 'figure', cell: attempt => attempt.attempt },
-    { title: 'Status', class: 'figure', cell: attempt => attempt.status ?? '–' },
-    { title: 'Took', class: 'figure', cell: attempt => `${number(attempt.duration_ms)} ms` },
-    { title: 'Answer', class: 'body', cell: attempt => h('bdi', { class: 'preview' }, attempt.error ?? attempt.response) },
+    ['At', attempt => time(attempt.at)],
+    ['Attempt', attempt => attempt.attempt, 'figure'],
+    ['Status', attempt => attempt.status ?? '–', 'figure'],
+    ['Took', attempt => `${number(attempt.duration_ms)} ms`, 'figure'],
+    ['Response', attempt => h('bdi', { class: 'preview' }, [attempt.error, attempt.response].filter(Boolean).join(': ')), 'body'],
   ];
-  const isActive = delivery?.state === 'active';
+  const isActive = delivery.state === 'active';
   const close = dialog(one.subscriber,
-    facts(['Id', one.id], ['Time to live', duration(one.ttl)], delivery?.reason ? ['Reason', delivery.reason] : null,
-      delivery ? ['Missed', number(delivery.missed)] : null, delivery ? ['Attempts', number(delivery.attempts)] : null),
+    facts(['Id', one.id], ['Time to live', duration(one.ttl)], delivery.reason ? ['Reason', delivery.reason] : null,
+      ['Lag', count(delivery.pending, 'message')], ['To retry', number(delivery.retrying)], ['Missed', number(delivery.missed)], ['Attempts', number(delivery.attempts)]),
     h('h3', {}, 'Last attempts'),
     body.attempts.length ? table(columns, body.attempts, { key: attempt => `${attempt.message_id} ${attempt.attempt}`, label: 'Attempts' }) : h('p', { class: 'faint' }, 'None yet.'),
     h('div', { class: 'bar' },
       isActive ? page.action('Pause', { method: 'POST', path: `${at}/pause` }, { done }) : page.action('Resume', { method: 'POST', path: `${at}/resume` }, { kind: 'primary', done }),
       button('Redeliver…', () => redeliver(page, at, done)),
-      page.action('Delete', { method: 'DELETE', path: at }, { kind: 'danger', done })));
+      page.action('Delete', { method: 'DELETE', path: at }, { kind: 'danger', confirm: page.ask(`This deletes the subscription of ${one.subscriber}, with the messages that it would retry.`), done })));
 }
 
 function redeliver(page, at, done) {
   const since = h('input', { type: 'datetime-local', step: 1 });
   since.value = new Date(Date.now() - 3600000 - 60000 * new Date().getTimezoneOffset()).toISOString().slice(0, 19);
-  const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: { since: new Date(since.value).toISOString() } });
+  const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: since.value ? { since: new Date(since.value).toISOString() } : {} });
   const close = dialog('Redeliver', field('Since', since, 'Messages that were posted from this time on, and that still exist, are delivered again.'),
     h('div', { class: 'bar' }, page.action('Redeliver', request, { kind: 'primary', done: () => { close(); done(); } })));
 }
@@ -92,6 +97,6 @@ function subscribe(page, queue, done) {
     done();
     if (body.secret) dialog('The secret of the subscription', h('p', {}, 'The subscriber verifies signatures with it. It is never shown again.'), h('pre', { class: 'command' }, body.secret));
   };
-  const close = dialog('Subscribe', field('Subscriber', subscriber, 'The URL or the mail address that receives the messages.'), field('Time to live, in seconds', ttl),
+  const close = dialog('Subscribe', field('Subscriber', subscriber, 'An http or https URL, or an address such as mailto:ann@example.com if the service sends mail.'), field('Time to live, in seconds', ttl),
     h('div', { class: 'bar' }, page.action('Subscribe', request, { kind: 'primary', done: created })));
 }

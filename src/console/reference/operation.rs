@@ -65,7 +65,7 @@ impl<'c> Operation<'c> {
                 h4 { "Responses" }
                 @for (status, response) in self.details["responses"].as_object().into_iter().flatten() {
                     details {
-                        summary { (status) " " span.faint { (first_line(resolved(contract, response))) } }
+                        summary { (status) " " span.faint { (summary_of(resolved(contract, response))) } }
                         (markdown(text(resolved(contract, response), "description")))
                         (contents(resolved(contract, response)))
                     }
@@ -83,7 +83,8 @@ impl<'c> Operation<'c> {
 
     /// Returns a command that shows the operation.
     fn command(&self, body: &Value) -> String {
-        let (method, path) = (self.method.to_uppercase(), self.path);
+        let method = self.method.to_uppercase();
+        let path = self.path.replace("{queue_name}", "orders").replace("{topic_name}", "orders");
         let headers = "-H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' -H 'X-Project-ID: demo'";
         let data = example(body).map(|(media_type, example)| {
             let quoted = example.to_string().replace('\'', r"'\''");
@@ -131,6 +132,9 @@ fn pretty(value: &Value) -> String {
     }
 }
 
-fn first_line(response: &Value) -> &str {
-    text(response, "description").lines().next().unwrap_or_default()
+/// Returns the first sentence of the description, without markup.
+fn summary_of(response: &Value) -> String {
+    let text = text(response, "description").replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = text.find(". ").map_or(text.len(), |end| end + 1);
+    text[..end].to_owned()
 }

@@ -1,0 +1,118 @@
+//! Dead letters: an operator finds a poison message, and redrives all, some or one of them.
+
+use serde_json::{Value, json};
+
+use super::service::{Service, Store, over_both_stores};
+use super::{Console, PROJECT, create, poison, poison_with, read, total};
+use crate::support::sukkal::Sukkal;
+
+over_both_stores! {
+    an_operator_finds_reads_and_redrives_a_poison_message,
+    selected_letters_go_where_they_are_sent_and_a_slow_redrive_is_stopped,
+}
+
+/// The service restarts while the console is open.
+async fn an_operator_finds_reads_and_redrives_a_poison_message(store: Store) {
+    let mut service = Service::start(store, &[]);
+    let api = service.api();
+    poison(&api).await;
+
+    let console = Console::open(&service.url("/console"), &[]).await;
+    console.shows("Checked 2 queues.").await;
+    console.click("1 dead letter of orders").await;
+    console.shows("From orders").await;
+    console.click(r#"{"order":4711,"poison":true}"#).await;
+    console.shows("Dead letter of").await;
+    console.shows("4711").await;
+    console.click("Close").await;
+    service.restart(&console).await;
+    console.click("Redrive all…").await;
+    console.shows("Move to orders: 1").await;
+    console.click("Redrive").await;
+
+    console.shows("done").await;
+    console.shows("There are no dead letters in this queue.").await;
+    let orders = read(&api, "/v2/queues/orders/messages?echo=true").await;
+    assert_eq!(orders["messages"][0]["body"], json!({"order": 4711, "poison": true}));
+    assert_eq!(total(&api, "failed").await, 0);
+    console.go("#/").await;
+    console.shows("All is well.").await;
+}
+
+async fn selected_letters_go_where_they_are_sent_and_a_slow_redrive_is_stopped(store: Store) {
+    // At one in a second, they do not all move before the redrive is stopped.
+    const LETTERS: u64 = 60;
+    let mut service = Service::start(store, &[]);
+    let api = service.api();
+    let letters: Vec<Value> = (0..LETTERS).map(|number| json!({ "letter": number })).collect();
+    poison_with(&api, &letters).await;
+    create(&api, "rescue", &json!({})).await;
+    let console = Console::open(&service.url("/console#/dead-letters"), &[]).await;
+
+    console.click("failed").await;
+    console.shows("From orders 60 messages").await;
+    for body in [r#"{"letter":3}"#, r#"{"letter":5}"#] {
+        let select = "const row = [...document.querySelectorAll('tbody tr')].find(row => row.textContent.includes(arguments[0])); row.querySelector('input').click()";
+        console.browser.run(select, json!([body])).await;
+    }
+    console.click("Redrive the selected (2)").await;
+    console.fill("To", "rescue").await;
+    console.click("Redrive").await;
+    console.shows("From orders 58 messages").await;
+    let rescued = read(&api, "/v2/queues/rescue/messages?echo=true").await;
+    let bodies: Vec<&Value> = rescued["messages"].as_array().unwrap().iter().map(|one| &one["body"]).collect();
+    assert_eq!(bodies, [&letters[3], &letters[5]]);
+
+    console.click("Redrive all…").await;
+    console.fill("Messages per second", "1").await;
+    console.click("Redrive").await;
+    console.shows("running").await;
+    console.hides("From orders 58 messages").await;
+    service.restart(&console).await;
+    console.shows("running").await;
+    console.click_and_confirm("Stop").await;
+    console.shows("stopped").await;
+    let tasks = read(&api, "/v2/queues/failed/tasks").await;
+    let (moved, back) = (tasks["tasks"][0]["moved"].as_u64().unwrap(), total(&api, "orders").await);
+    assert_eq!((&tasks["tasks"][0]["state"], moved), (&json!("stopped"), back));
+    assert_eq!(total(&api, "failed").await, LETTERS - 2 - back);
+    assert!((1..LETTERS / 2).contains(&back), "{back}");
+
+    console.click(r#"{"letter":59}"#).await;
+    console.click("Redrive…").await;
+    console.shows("Move to orders: 1").await;
+    console.click("Redrive").await;
+    console.hides(r#"{"letter":59}"#).await;
+    assert_eq!(total(&api, "orders").await, back + 1);
+    console.go("#/dead-letters").await;
+    console.shows(&format!("failed\t{}\torders", LETTERS - 3 - back)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redrive_says_first_what_moves_and_what_stays() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    poison_with(&api, &[json!(1), json!(2), json!(3)]).await;
+    let claimed = api.post("/v2/queues/failed/claims?limit=1", &json!({"ttl": 300, "grace": 60})).send().await.unwrap();
+    assert_eq!(claimed.status(), 201);
+    let console = Console::open(&sukkal.url("/console#/queues/orders/dead-letters"), &[]).await;
+    console.shows("The dead letters of this queue are in failed.").await;
+    console.click("failed").await;
+    console.shows("From orders 3 messages").await;
+
+    console.click("Redrive all…").await;
+    console.shows("Stay, because they are claimed: 1").await;
+    console.shows("Move to orders: 2").await;
+    console.fill("To", "nowhere").await;
+    console.shows("The queue nowhere does not exist.").await;
+    console.fill("To", "failed").await;
+    console.shows("Choose another queue than this one.").await;
+    console.click("Close").await;
+
+    assert_eq!(api.delete("/v2/queues/orders").send().await.unwrap().status(), 204);
+    console.click("Redrive all…").await;
+    console.shows("Stay, because orders does not exist any more: 2").await;
+    console.click("Redrive").await;
+    console.shows("Redrive: started.").await;
+    assert_eq!(total(&api, "failed").await, 3);
+}
