@@ -15,6 +15,7 @@ mod delays;
 mod history;
 mod pooled;
 mod wire;
+mod workers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -257,13 +258,19 @@ async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) 
     let mut posts = start_actors(PRODUCERS, |producer| context.clone().produce(producer)).join_all().await;
     context.coordinator.set_phase(Phase::Posted);
     let mut deletes = deletes.join_all().await;
-    deletes.extend(takes.join_all().await);
+    let (taken, unknown_pops): (Vec<_>, Vec<_>) =
+        takes.join_all().await.into_iter().map(|work| (work.deletes, work.unknown_pops)).unzip();
+    deletes.extend(taken);
     let (moves, pressed) = moves.await.expect("the clock was moved");
     posts.push(pressed);
     let _servers = disturbances.await;
     let quiet = context.coordinator.now();
     context.coordinator.set_phase(Phase::Quiet);
     let pages = observers.join_all().await;
+    let (posts, mut deletes) = (posts.concat(), deletes.concat());
+    if workers > 0 {
+        deletes.push(context.deleted_by(&unknown_pops.concat(), &posts, &deletes).await);
+    }
 
     History {
         seed: context.seed,
@@ -273,8 +280,8 @@ async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) 
         observers: (0..context.options.observers)
             .map(|observer| Observer { excluded_producer: excluded_producer(observer) })
             .collect(),
-        posts: posts.concat(),
-        deletes: deletes.concat(),
+        posts,
+        deletes,
         moves,
         pages: pages.concat(),
         quiet,
