@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -130,7 +130,8 @@ impl Machine {
             fs::write(&program, machine.localize(text)).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        fs::copy(env!("CARGO_BIN_EXE_sukkal"), machine.path("bin/sukkal")).unwrap();
+        // A copy could not be executed while a process that another test starts has inherited its file.
+        symlink(env!("CARGO_BIN_EXE_sukkal"), machine.path("bin/sukkal")).unwrap();
         machine
     }
 
@@ -142,13 +143,13 @@ impl Machine {
     fn localize(&self, text: &str) -> String {
         let folder = |name: &str| self.path(name).display().to_string();
         let redis = self.redis.as_ref().map_or(0, RedisServer::port);
-        text.replace("/etc/sukkal", &folder("etc"))
+        text.replace("6390", &free_port().to_string())
+            .replace("/etc/sukkal", &folder("etc"))
             .replace("/var/lib/sukkal", &folder("lib"))
             .replace("/var/backups", &folder("backups"))
             .replace("/usr/local/bin", &folder("bin"))
             .replace("127.0.0.1:8888", &format!("127.0.0.1:{}", self.port))
             .replace("127.0.0.1:6379", &format!("127.0.0.1:{redis}"))
-            .replace("6390", &free_port().to_string())
     }
 
     /// Starts the service as the systemd unit does, and waits until it listens.
