@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::service::{Service, Store, over_both_stores};
-use super::{Console, PROJECT, create, poison, poison_with, read, total};
+use super::{Console, PROJECT, claim, create, poison, poison_more, poison_with, post, read, total};
 use crate::support::sukkal::{Api, Sukkal};
 
 const ARRIVAL_MAX: Duration = Duration::from_secs(20);
@@ -84,6 +84,7 @@ async fn selected_letters_go_where_they_are_sent_and_a_slow_redrive_is_stopped(s
     assert_eq!(tasks["tasks"][0]["state"], "stopped");
     let moved = tasks["tasks"][0]["moved"].as_u64().unwrap();
     assert!((1..LETTERS - 2).contains(&moved), "{moved}");
+    console.browser.wait_for("return document.querySelector('progress').value === arguments[0]", json!([moved])).await;
     wait_for_total(&api, "orders", moved).await;
     assert_eq!(total(&api, "failed").await, LETTERS - 2 - moved);
 
@@ -102,8 +103,9 @@ async fn a_redrive_says_first_what_moves_and_what_stays() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     poison_with(&api, &[json!(1), json!(2), json!(3)]).await;
-    let claimed = api.post("/v2/queues/failed/claims?limit=1", &json!({"ttl": 300, "grace": 60})).send().await.unwrap();
-    assert_eq!(claimed.status(), 201);
+    claim_one(&api).await;
+    let delayed = claim_one(&api).await;
+    assert_eq!(api.delete(&format!("{delayed}?delay=600")).send().await.unwrap().status(), 204);
     let console = Console::open(&sukkal.url("/console#/queues/orders/dead-letters"), &[]).await;
     console.shows("The dead letters of this queue are in failed.").await;
     console.click("failed").await;
@@ -111,7 +113,8 @@ async fn a_redrive_says_first_what_moves_and_what_stays() {
 
     console.click("Redrive all…").await;
     console.shows("Stay, because they are claimed: 1").await;
-    console.shows("Move to orders: 2").await;
+    console.shows("Stay, because they are delayed: 1").await;
+    console.shows("Move to orders: 1").await;
     console.fill("To", "nowhere").await;
     console.shows("The queue nowhere does not exist.").await;
     console.fill("To", "failed").await;
@@ -120,10 +123,62 @@ async fn a_redrive_says_first_what_moves_and_what_stays() {
 
     assert_eq!(api.delete("/v2/queues/orders").send().await.unwrap().status(), 204);
     console.click("Redrive all…").await;
-    console.shows("Stay, because orders does not exist any more: 2").await;
+    console.shows("Stay, because orders does not exist any more: 1").await;
     console.click("Redrive").await;
     console.shows("Redrive: started.").await;
     assert_eq!(total(&api, "failed").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_of_any_queue_can_be_redriven() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    // The console uses this word for a part of the page.
+    create(&api, "actions", &json!({"_dead_letter_queue": "failed", "_max_claim_count": 1})).await;
+    post(&api, "actions", &[json!("one")]).await;
+    let claimed = claim(&api, "actions").await.unwrap();
+    assert_eq!(api.delete(&claimed).send().await.unwrap().status(), 204);
+    assert_eq!(claim(&api, "actions").await, None);
+    let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters"), &[]).await;
+
+    console.shows("From actions 1 message").await;
+    has_read_again(&console).await;
+    console.click("Redrive all…").await;
+    console.click("Redrive").await;
+
+    console.shows("There are no dead letters in this queue.").await;
+    assert_eq!(total(&api, "actions").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_takes_the_place_of_another_one_is_shown() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    poison_with(&api, &[json!("the first")]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters"), &[]).await;
+    console.shows("the first").await;
+    has_read_again(&console).await;
+
+    assert_eq!(api.delete("/v2/queues/failed/messages?pop=1").send().await.unwrap().status(), 200);
+    poison_more(&api, &[json!("the second")]).await;
+
+    console.shows("the second").await;
+    console.hides("the first").await;
+}
+
+/// Waits until the page of dead letters reads its queue for the second time.
+async fn has_read_again(console: &Console) {
+    let reads = "return performance.getEntriesByType('resource').filter(one => one.name.endsWith('/tasks')).length > 1";
+    console.browser.wait_for(reads, json!([])).await;
+}
+
+/// Claims one dead letter, and returns its path in the claim.
+async fn claim_one(api: &Api) -> String {
+    let claimed = api.post("/v2/queues/failed/claims?limit=1", &json!({"ttl": 300, "grace": 60})).send().await.unwrap();
+    assert_eq!(claimed.status(), 201);
+    let claim = claimed.headers()["Location"].to_str().unwrap().to_owned();
+    let messages: Value = claimed.json().await.unwrap();
+    format!("{claim}/messages/{}", messages["messages"][0]["id"].as_str().unwrap())
 }
 
 /// Waits until a queue has this many messages. Over Redis, a message that a redrive has moved arrives a

@@ -189,6 +189,11 @@ async fn poison(api: &Api) {
 /// Makes dead letters with these bodies in `failed`, whose origin is `orders`.
 async fn poison_with(api: &Api, bodies: &[Value]) {
     create(api, "orders", &json!({"_dead_letter_queue": "failed", "_max_claim_count": 1})).await;
+    poison_more(api, bodies).await;
+}
+
+/// Makes further dead letters with these bodies.
+async fn poison_more(api: &Api, bodies: &[Value]) {
     for chunk in bodies.chunks(POSTED_MAX) {
         post(api, "orders", chunk).await;
     }

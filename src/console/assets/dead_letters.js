@@ -1,6 +1,6 @@
 // Dead letters: the queues that have some, and redrives of one queue.
 
-import { call, callInBackground, readPage } from './api.js';
+import { callInBackground, readPage } from './api.js';
 import { button, h, table } from './dom.js';
 import { ago, count, number, time } from './format.js';
 import { preview } from './json.js';
@@ -46,10 +46,10 @@ export async function deadLettersOf(page, queue) {
       callInBackground({ path: `${queue.path}/stats` }, page.signal),
     ]);
     tasks = found.body.tasks;
-    const { total, claimed } = stats.body.messages;
-    const state = JSON.stringify([total, claimed, tasks[0]?.id, tasks[0]?.state]);
+    const { total, claimed, newest, oldest } = stats.body.messages;
+    const state = JSON.stringify([total, claimed, newest?.href, oldest?.href, tasks[0]?.id, tasks[0]?.state]);
     if (state !== known) {
-      target = (await call({ path: queue.path }, page.signal)).body._dead_letter_queue;
+      target = (await callInBackground({ path: queue.path }, page.signal)).body._dead_letter_queue;
       const isFirst = !items.length;
       [items, isWhole] = await readAll(queue, page.signal, some => { if (isFirst) [items, isWhole] = [some, false]; draw(); });
       known = state;
@@ -84,7 +84,7 @@ export async function deadLettersOf(page, queue) {
 
 function groups(page, queue, items, selected, draw, changed) {
   const found = Map.groupBy(items, item => origin(item, queue));
-  return [...found].map(([name, group]) => h('div', { class: 'card', 'data-key': name }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span', { class: 'faint' }, ` ${count(group.length, 'message')}`)),
+  return [...found].map(([name, group]) => h('div', { class: 'card', 'data-key': `from ${name}` }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span', { class: 'faint' }, ` ${count(group.length, 'message')}`)),
     list(page, queue, group, selected, draw, changed)));
 }
 

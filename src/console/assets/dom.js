@@ -84,7 +84,7 @@ function morph(old, fresh) {
 }
 
 function isOfUser(element, name) {
-  return (name === 'open' && (element.nodeName === 'DETAILS' || element.nodeName === 'DIALOG')) || name === 'value';
+  return (name === 'open' && (element.nodeName === 'DETAILS' || element.nodeName === 'DIALOG')) || (name === 'value' && element.nodeName === 'INPUT');
 }
 
 /** Puts the focus into the page if the element that had it is gone. */

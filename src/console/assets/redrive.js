@@ -55,6 +55,7 @@ function outcomes(queue, letters, to, exists) {
   for (const letter of letters) {
     const target = to || origin(letter, queue);
     if (letter.state === 'claimed') add('Stay, because they are claimed', true);
+    else if (letter.state === 'delayed') add('Stay, because they are delayed', true);
     else if (!target) add('Stay, because they have no origin', true);
     else if (exists.get(target) === false) add(`Stay, because ${target} does not exist any more`, true);
     else add(exists.get(target) ? `Move to ${target}` : `Move to ${target}, if it exists`, false);
