@@ -84,6 +84,26 @@ async fn an_action_fails_after_20_seconds_without_a_response_and_can_be_retried(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_deletion_does_not_leave_the_page_that_was_opened_meanwhile() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    create(&api, "orders", &json!({})).await;
+    create(&api, "carts", &json!({})).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+
+    console.shows("Irreversible actions").await;
+    sukkal.pause();
+    console.click_and_type("Delete", "orders").await;
+    console.go("#/queues/carts/settings").await;
+    console.shows("Loading…").await;
+    sukkal.resume();
+
+    console.shows("Delete: done.").await;
+    console.shows("Irreversible actions").await;
+    assert_eq!(console.read("return location.hash").await, "#/queues/carts/settings");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tail_that_is_refused_says_why_and_begins_when_another_one_ends() {
     let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_TRANSPORT__MAX_STREAMS_PER_PROJECT", "1")]);
     let api = sukkal.project(PROJECT);

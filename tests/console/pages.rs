@@ -116,6 +116,29 @@ async fn the_keys_search_move_open_and_help_and_the_address_restores_the_view() 
     assert_eq!(console.read("return location.hash").await, "#/queues/beta-2");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn enter_in_the_search_opens_a_queue_that_matches() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    for name in ["alpha", "orders"] {
+        create(&api, name, &json!({})).await;
+    }
+    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    console.shows("alpha").await;
+
+    // The list of the new text has not come yet.
+    let type_and_enter = "const search = document.getElementById('search');
+        search.value = arguments[0];
+        search.dispatchEvent(new Event('input', {bubbles: true}));
+        search.form.requestSubmit();";
+    console.browser.run(type_and_enter, json!(["zzz"])).await;
+    console.shows("No name begins with “zzz”.").await;
+    assert_eq!(console.read("return location.hash").await, "#/queues?prefix=zzz");
+    console.browser.run(type_and_enter, json!(["ord"])).await;
+
+    console.browser.wait_for("return location.hash === '#/queues/orders'", json!([])).await;
+}
+
 /// Also draws the pictures of docs/console.md, if `SUKKAL_PICTURES` is set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_fit_on_a_phone_and_have_a_dark_form() {

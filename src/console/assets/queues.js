@@ -32,11 +32,17 @@ export async function queues(page, plural) {
     clearTimeout(typing);
     typing = setTimeout(() => page.attempt(() => read(call)), TYPING_MS);
   };
+  const openFirst = async () => {
+    clearTimeout(typing);
+    await page.attempt(() => read(call));
+    const isCurrent = !page.signal.aborted && latest[plural][0]?.name.startsWith(prefix());
+    if (isCurrent) document.querySelector('#view tbody a').click();
+  };
   const draw = () => {
     const items = latest[plural];
     page.show(h('section', {},
       h('h1', {}, plural === 'queues' ? 'Queues' : 'Topics', latest.count === undefined ? null : h('span', { class: 'faint' }, ` ${number(latest.count)}`)),
-      h('form', { class: 'bar', onsubmit: event => { event.preventDefault(); document.querySelector('#view tbody a')?.click(); } },
+      h('form', { class: 'bar', onsubmit: event => { event.preventDefault(); openFirst(); } },
         h('input', { id: 'search', type: 'search', value: prefix(), oninput: search, placeholder: 'Begins with…', 'aria-label': 'Beginning of the name', spellcheck: 'false' }),
         page.copy(() => ({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: prefix(), marker: page.marker } }), 'This list')),
       latest.failure ? h('p', { class: 'warn' }, `The statistics are not available. ${latest.failure.message}`) : null,

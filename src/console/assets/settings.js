@@ -41,7 +41,7 @@ export async function settings(page, queue) {
     h('div', { class: 'card bad' }, h('h2', {}, 'Irreversible actions'),
       h('div', { class: 'bar' },
         page.action('Purge', { method: 'POST', path: `${queue.path}/purge`, body: { resource_types: ['messages'] } }, { kind: 'danger', confirm: send => typed(`Purge deletes all messages of this ${one}.`, queue.name, send) }),
-        page.action('Delete', { method: 'DELETE', path: queue.path }, { kind: 'danger', confirm: send => typed(`This deletes the ${one} with its messages and subscriptions.`, queue.name, send), done: () => { location.hash = `#/${queue.plural}`; } }))));
+        page.action('Delete', { method: 'DELETE', path: queue.path }, { kind: 'danger', confirm: send => typed(`This deletes the ${one} with its messages and subscriptions.`, queue.name, send), done: () => { if (!page.signal.aborted) location.hash = `#/${queue.plural}`; } }))));
   await page.attempt(read);
 }
 
@@ -72,7 +72,7 @@ function edit(page, queue, key, value, done) {
   const at = () => `/metadata/${name.value.replaceAll('~', '~0').replaceAll('/', '~1')}`;
   const patch = operation => ({ method: 'PATCH', path: queue.path, type: PATCH, body: operation });
   const save = () => patch(`[{"op": "add", "path": ${JSON.stringify(at())}, "value": ${json()}}]`);
-  const finish = { done: () => { close(); done(); } };
+  const finish = { done: () => { close(); return done(); } };
   const close = dialog(key ?? 'New key', field('Key', name), hint, field('Value', text, 'JSON, or a text.'), state,
     h('datalist', { id: 'reserved' }, Object.keys(EXPLAINED).map(one => h('option', { value: one }))),
     h('div', { class: 'bar' }, page.action('Save', save, { kind: 'primary', ...finish }),
