@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::service::{Service, Store, over_both_stores};
+use super::session::with_tokens;
 use super::{Console, PROJECT};
 use crate::support::redis::RedisServer;
 use crate::support::sukkal::{POOLING, Sukkal};
@@ -87,7 +88,9 @@ async fn an_operator_sees_pools_and_flavors_and_deletes_a_pool(store: Store) {
     let row = format!("fast\t{}\t70\tquick", pools[0].url());
     console.shows(&row).await;
     console.shows("quick\tfast").await;
-    console.click_and_confirm("Delete").await;
+    console.click("Delete").await;
+    console.shows("If it has queues, it keeps them").await;
+    console.click("Yes, do it").await;
     console.shows("This pool is used by flavors quick").await;
     console.shows(&row).await;
     answered(admin(service.sukkal(), Method::DELETE, "flavors/quick"), 204).await;
@@ -102,6 +105,40 @@ async fn an_operator_sees_pools_and_flavors_and_deletes_a_pool(store: Store) {
     console.shows("its statistics are not available").await;
     console.click("Queues").await;
     console.shows("The statistics are not available.").await;
+    console.shows("orders").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_admin_with_a_token_of_one_project_acts_on_the_project_that_is_shown() {
+    let (sukkal, admin_token) = with_tokens();
+    let [own, shop] = [PROJECT, "shop"].map(|project| sukkal.project(project));
+    for api in [&own, &shop] {
+        answered(api.put("/v2/queues/orders").bearer_auth(&admin_token), 201).await;
+    }
+    let bound = own.post("/v2/tokens", &json!({"name": "an admin of demo", "roles": ["admin"]}));
+    let token = answered(bound.bearer_auth(&admin_token), 201).await["token"].as_str().unwrap().to_owned();
+    let console = Console::with_token(&sukkal.url("/console#/operators"), &token).await;
+
+    console.click("shop").await;
+    console.click("orders").await;
+    console.click("Messages").await;
+    console.click("Live tail").await;
+    console.shows("Connected.").await;
+    let message = json!({"messages": [{"body": "to the shop"}]});
+    answered(shop.post("/v2/queues/orders/messages", &message).bearer_auth(&admin_token), 201).await;
+    console.shows("to the shop").await;
+    console.click("Settings").await;
+    console.click_and_type("Delete", "orders").await;
+    console.shows("There are no queues.").await;
+
+    for (api, count) in [(&shop, 0), (&own, 1)] {
+        let queues = answered(api.get("/v2/queues").bearer_auth(&admin_token), 200).await;
+        assert_eq!(queues["queues"].as_array().unwrap().len(), count, "{queues}");
+    }
+    console.reload().await;
+    console.shows("There are no queues.").await;
+    console.click("shop").await;
+    console.click("Sign in").await;
     console.shows("orders").await;
 }
 

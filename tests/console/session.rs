@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{Console, PROJECT, create, post};
+use crate::auth::stub_keystone;
 use crate::support::browser::Browser;
 use crate::support::sukkal::{CLIENT, Sukkal};
 
 /// Returns a service whose callers need a token, and the token of its admin.
-fn with_tokens() -> (Sukkal, String) {
+pub(super) fn with_tokens() -> (Sukkal, String) {
     let token = sukkal::app::new_token().to_string();
     let options =
         [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_AUTH__STRATEGIES", "tokens"), ("SUKKAL_TOKENS__ADMIN_TOKEN", &*token)];
@@ -49,6 +50,37 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
     console.click("Sign out").await;
     console.shows("Sign in to see the queues of a project.").await;
     assert_eq!(console.read("return JSON.stringify({...sessionStorage})").await, "{}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_of_a_service_with_keystone_is_shown() {
+    let sukkal = Sukkal::start_with("memory:", &stub_keystone::options("http://127.0.0.1:9"));
+
+    let console = Console::open(&sukkal.url("/console"), &[]).await;
+
+    console.shows("Unauthorized: ").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_is_kept_while_its_writer_is_signed_in() {
+    let sukkal = Sukkal::start("memory:");
+    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let reopened = async || {
+        console.click("Post a message").await;
+        console.read("return document.querySelector('dialog textarea').value").await
+    };
+    console.click("Post a message").await;
+    console.fill("Body", "for me only").await;
+    console.click("Close").await;
+    assert_eq!(reopened().await, "for me only");
+    console.click("Close").await;
+
+    console.click("Sign out").await;
+    console.fill("Project", PROJECT).await;
+    console.click("Sign in").await;
+
+    assert_ne!(reopened().await, "for me only");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

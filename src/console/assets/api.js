@@ -1,7 +1,7 @@
 // Calls the API. All requests of the console go through here.
 
 import { parseLarge } from './json.js';
-import { curl, identity } from './session.js';
+import { curl, identity, projectQuery } from './session.js';
 
 const INTERVAL_MS = 500;
 const MINUTE_MS = 60000;
@@ -9,7 +9,7 @@ const MINUTE_MS = 60000;
 const TIMEOUT_MS = 20000;
 const JSON_TYPE = 'application/json';
 
-let lastBackground = 0;
+let lastBackground = -INTERVAL_MS;
 const sent = [];
 
 /** The reason why a request was not successful. */
@@ -35,7 +35,7 @@ export function path(parts, ...values) {
 /** Returns the address of a request. It is relative to the page, which may be behind a prefix. */
 export function urlOf({ path: to, query = {} }) {
   const url = new URL(to, document.baseURI);
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Object.entries({ ...query, ...projectQuery() })) {
     if (value !== null && value !== undefined && value !== '') url.searchParams.set(name, value);
   }
   return url.href;
@@ -77,8 +77,9 @@ export async function open(request, signal, accept) {
   } catch {
     // A proxy may answer with another document.
   }
-  const title = reason.title ?? `Status ${response.status}`;
-  throw new Failure(request, { status: response.status, title, description: reason.description, requestId });
+  // Services with Keystone refuse callers with the document of its middleware.
+  const { title = `Status ${response.status}`, description, message } = reason.error ?? reason;
+  throw new Failure(request, { status: response.status, title, description: description ?? message, requestId });
 }
 
 // Headers of fetch are bytes, one for each character.
@@ -130,11 +131,11 @@ export async function callInBackground(request, signal) {
 export async function turn(signal) {
   for (;;) {
     await visible(signal);
-    const wait = lastBackground + INTERVAL_MS - Date.now();
+    const wait = lastBackground + INTERVAL_MS - performance.now();
     if (wait <= 0) break;
     await pause(wait, signal);
   }
-  lastBackground = Date.now();
+  lastBackground = performance.now();
 }
 
 /** Returns when the page is visible. */

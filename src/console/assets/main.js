@@ -220,7 +220,7 @@ function showFailure(error, label, retry, { isRepeated = false, target = label }
 /** Asks who the user is. */
 function signIn(reason) {
   if (document.querySelector('dialog.session[open]')) return;
-  const project = h('input', { name: 'project', value: session.project, autocomplete: 'off', maxlength: 256, placeholder: 'such as demo' });
+  const project = h('input', { name: 'project', value: session.isOther ? '' : session.project, autocomplete: 'off', maxlength: 256, placeholder: 'such as demo' });
   const scheme = h('select', { name: 'scheme' }, Object.entries(SCHEMES).map(([value, label]) => h('option', { value, selected: session.scheme === value }, label)));
   const token = h('input', { name: 'token', type: 'password', value: session.token, autocomplete: 'off' });
   const roles = h('input', { name: 'roles', value: session.roles, placeholder: 'such as admin', autocomplete: 'off' });
@@ -232,9 +232,9 @@ function signIn(reason) {
       return;
     }
     // Filters and pages belong to the queues of the former project.
-    if (session.known && project.value !== session.project) forgetFilters();
+    if (session.known && (project.value !== session.project || session.isOther)) forgetFilters();
     const isBearer = token.value && scheme.value === 'none';
-    change({ project: project.value, scheme: isBearer ? 'bearer' : scheme.value, token: token.value.trim(), roles: roles.value, known: true });
+    change({ project: project.value, scheme: isBearer ? 'bearer' : scheme.value, token: token.value.trim(), roles: roles.value, known: true, isOther: false });
     close();
     start();
   };

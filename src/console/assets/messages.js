@@ -6,14 +6,12 @@ import { ago, before, countdown, duration } from './format.js';
 import { breathe, parse, preview, tree, write } from './json.js';
 import { redrive } from './redrive.js';
 import { markerOf } from './sample.js';
-import { session, uuid } from './session.js';
+import { drafts, session, uuid } from './session.js';
 
 const STATES = { echo: true, include_claimed: true, include_delayed: true, include_origin: true, include_state: true, include_trace: true };
 const TAIL_KEPT = 100;
 /** Time between two drawings of the live tail. */
 const TAIL_MS = 250;
-/** What the user has typed, for example before a token ended. */
-const drafts = new Map();
 const SAMPLE = '{\n  "hello": "world"\n}';
 
 /** Shows a page of messages. Reading does not consume them. */

@@ -14,12 +14,13 @@ export async function operators(page) {
     h('p', {}, 'Projects, quotas, pools and the changes of flavors need the role admin, and the option admin_mode of the service. Tokens need its strategy “tokens”.')),
   PARTS.map(part => h('section', { class: 'card', 'data-key': part.title }, h('h2', {}, part.title), sections.get(part) ?? h('p', { class: 'faint' }, 'Loading…'))));
   const readings = new Map();
-  const load = async (part, marker = '') => {
+  const load = (part, marker = '') => page.attempt(() => read(part, marker));
+  const read = async (part, marker) => {
     const mine = (readings.get(part) ?? 0) + 1;
     readings.set(part, mine);
     try {
-      const read = part.isList ? readPage : async (...request) => (await call(...request)).body;
-      const body = await read({ path: part.path, query: { ...part.query, marker } }, page.signal);
+      const send = part.isList ? readPage : async (...request) => (await call(...request)).body;
+      const body = await send({ path: part.path, query: { ...part.query, marker } }, page.signal);
       if (readings.get(part) !== mine) return;
       sections.set(part, part.show(page, body, () => load(part)));
       const next = part.isList && markerOf(body, part.isList);
@@ -33,7 +34,7 @@ export async function operators(page) {
     draw();
   };
   draw();
-  for (const part of PARTS) await page.attempt(() => load(part));
+  for (const part of PARTS) await load(part);
 }
 
 const PARTS = [
@@ -68,7 +69,7 @@ function quotas(page, { project, quotas: set }, changed) {
 }
 
 function projects(page, { projects: found }) {
-  const open = project => { change({ project: project.id }); location.hash = '#/queues'; };
+  const open = project => { change({ project: project.id, isOther: true }); location.hash = '#/queues'; };
   return table([
     ['Project', project => button(project.id, () => open(project), { class: 'link', title: `Show the queues of ${project.id}` })],
     ['Queues and topics', project => number(project.queues), 'figure'],
@@ -77,7 +78,7 @@ function projects(page, { projects: found }) {
 }
 
 function pools(page, { pools: found }, changed) {
-  const remove = pool => page.action('Delete', { method: 'DELETE', path: `v2/pools/${encodeURIComponent(pool.name)}` }, { kind: 'danger', confirm: page.ask(`This deletes the pool ${pool.name}. If it has queues, they are moved to other pools first.`), done: changed });
+  const remove = pool => page.action('Delete', { method: 'DELETE', path: `v2/pools/${encodeURIComponent(pool.name)}` }, { kind: 'danger', confirm: page.ask(`This deletes the pool ${pool.name}. If it has queues, it keeps them and is no longer listed. Do not stop its server before they are moved or deleted.`), done: changed });
   return found.length ? table([
     ['Pool', pool => pool.name],
     ['Address', pool => pool.uri],

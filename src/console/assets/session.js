@@ -10,11 +10,14 @@ export const SCHEMES = {
   keystone: 'Keystone token',
 };
 
-/** The session: project, scheme, token, roles and client id. */
+/**
+ * The session: project, scheme, token, roles and client id. With `isOther`, the project was chosen
+ * among those of the service, and may not be the one of the token.
+ */
 export const session = load();
 
 function load() {
-  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: uuid(), known: false };
+  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: uuid(), known: false, isOther: false };
   try {
     return { ...fresh, ...JSON.parse(sessionStorage.getItem(KEY) ?? '{}') };
   } catch {
@@ -37,13 +40,22 @@ export function change(values) {
   sessionStorage.setItem(KEY, JSON.stringify(session));
 }
 
-/** Returns a text that differs for each identity. */
+/** Returns a text that differs for each identity and each project. */
 export function identityKey() {
-  return JSON.stringify(identity());
+  return JSON.stringify([identity(), session.isOther]);
 }
 
-/** Forgets the session. */
+/** Returns what a query must have so that the request acts on the project of the session. */
+export function projectQuery() {
+  return session.isOther ? { project_id: session.project } : {};
+}
+
+/** What the user has typed, for example before a token ended, by where it was typed. */
+export const drafts = new Map();
+
+/** Forgets the session and the drafts. */
 export function forget() {
+  drafts.clear();
   sessionStorage.removeItem(KEY);
   Object.assign(session, load());
 }
