@@ -258,9 +258,9 @@ async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) 
     let mut posts = start_actors(PRODUCERS, |producer| context.clone().produce(producer)).join_all().await;
     context.coordinator.set_phase(Phase::Posted);
     let mut deletes = deletes.join_all().await;
-    let (taken, unknown_pops): (Vec<_>, Vec<_>) =
+    let (taken_by_workers, unknown_pops): (Vec<_>, Vec<_>) =
         takes.join_all().await.into_iter().map(|work| (work.deletes, work.unknown_pops)).unzip();
-    deletes.extend(taken);
+    deletes.extend(taken_by_workers);
     let (moves, pressed) = moves.await.expect("the clock was moved");
     posts.push(pressed);
     let _servers = disturbances.await;
