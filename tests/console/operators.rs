@@ -137,9 +137,11 @@ async fn an_admin_with_a_token_of_one_project_acts_on_the_project_that_is_shown(
     }
     console.reload().await;
     console.shows("There are no queues.").await;
+    console.go("#/queues/orders/settings").await;
     console.click("shop").await;
     console.click("Sign in").await;
-    console.shows("orders").await;
+    console.browser.wait_for("return location.hash === '#/'", json!([])).await;
+    assert_eq!(console.text_of("#session button").await, PROJECT);
 }
 
 /// Returns a request of an operator to a path below `/v2/`.

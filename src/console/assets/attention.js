@@ -5,7 +5,7 @@ import { h, table } from './dom.js';
 import { ago, count, duration, number } from './format.js';
 import { firstMessage } from './queues.js';
 import { REST_MS, forSession, attention as problems, largest, nextToCheck, noteFailing, oldest, readAt, sample, walk } from './sample.js';
-import { session } from './session.js';
+import { projectShown } from './session.js';
 import { countFailing } from './subscriptions.js';
 
 const SHOWN = 10;
@@ -109,7 +109,7 @@ function nothing(page) {
 }
 
 function firstSteps(page) {
-  return h('section', { class: 'card', 'data-key': 'first' }, h('h2', {}, `${session.project ? `Project ${session.project}` : 'Your project'} has no queues yet`),
+  return h('section', { class: 'card', 'data-key': 'first' }, h('h2', {}, `${projectShown() ? `Project ${projectShown()}` : 'Your project'} has no queues yet`),
     firstMessage(page, 'queues', 'The first message creates the queue. Post one:'));
 }
 

@@ -8,7 +8,7 @@ import { countDown } from './format.js';
 import { operators } from './operators.js';
 import { queuePage } from './queue.js';
 import { queues } from './queues.js';
-import { SCHEMES, change, forget, identityKey, session } from './session.js';
+import { SCHEMES, change, forget, identityKey, projectShown, session } from './session.js';
 
 const ROUTES = [
   [/^\/$/, attention],
@@ -220,7 +220,7 @@ function showFailure(error, label, retry, { isRepeated = false, target = label }
 /** Asks who the user is. */
 function signIn(reason) {
   if (document.querySelector('dialog.session[open]')) return;
-  const project = h('input', { name: 'project', value: session.isOther ? '' : session.project, autocomplete: 'off', maxlength: 256, placeholder: 'such as demo' });
+  const project = h('input', { name: 'project', value: session.project, autocomplete: 'off', maxlength: 256, placeholder: 'such as demo' });
   const scheme = h('select', { name: 'scheme' }, Object.entries(SCHEMES).map(([value, label]) => h('option', { value, selected: session.scheme === value }, label)));
   const token = h('input', { name: 'token', type: 'password', value: session.token, autocomplete: 'off' });
   const roles = h('input', { name: 'roles', value: session.roles, placeholder: 'such as admin', autocomplete: 'off' });
@@ -231,10 +231,11 @@ function signIn(reason) {
       project.reportValidity();
       return;
     }
-    // Filters and pages belong to the queues of the former project.
-    if (session.known && (project.value !== session.project || session.isOther)) forgetFilters();
+    // The page belongs to the project that was chosen, and filters to the queues of the former one.
+    if (session.other) history.replaceState(null, '', '#/');
+    else if (session.known && project.value !== session.project) forgetFilters();
     const isBearer = token.value && scheme.value === 'none';
-    change({ project: project.value, scheme: isBearer ? 'bearer' : scheme.value, token: token.value.trim(), roles: roles.value, known: true, isOther: false });
+    change({ project: project.value, scheme: isBearer ? 'bearer' : scheme.value, token: token.value.trim(), roles: roles.value, known: true, other: '' });
     close();
     start();
   };
@@ -261,7 +262,7 @@ function drawFrame(route) {
   const isCurrent = href => (href === '#/' ? route === '/' : route.startsWith(href.slice(1)));
   render(byId('pages'), LINKS.map(([href, label]) => h('a', { href, 'aria-current': isCurrent(href) ? 'page' : null }, label)));
   const leave = () => { forget(); forgetFilters(); start(); };
-  render(byId('session'), button(session.project || 'No project', () => signIn(), { class: 'quiet', title: 'Change the project or the token' }),
+  render(byId('session'), button(projectShown() || 'No project', () => signIn(), { class: 'quiet', title: 'Change the project or the token' }),
     session.known ? button('Sign out', leave, { class: 'quiet' }) : null);
 }
 

@@ -6,7 +6,7 @@ import { ago, before, countdown, duration } from './format.js';
 import { breathe, parse, preview, tree, write } from './json.js';
 import { redrive } from './redrive.js';
 import { markerOf } from './sample.js';
-import { drafts, session, uuid } from './session.js';
+import { drafts, projectShown, uuid } from './session.js';
 
 const STATES = { echo: true, include_claimed: true, include_delayed: true, include_origin: true, include_state: true, include_trace: true };
 const TAIL_KEPT = 100;
@@ -141,7 +141,7 @@ function localTime(text) {
 
 function post(page, queue, posted) {
   const body = h('textarea', { rows: 10, spellcheck: 'false', 'aria-label': 'Body', oninput: () => check() });
-  const draft = `${session.project} ${queue.path}`;
+  const draft = `${projectShown()} ${queue.path}`;
   body.value = drafts.get(draft) ?? SAMPLE;
   const ttl = h('input', { type: 'number', min: 60, placeholder: 'default' });
   const delay = h('input', { type: 'number', min: 0, placeholder: 'default' });

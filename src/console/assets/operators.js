@@ -5,7 +5,7 @@ import { button, dialog, facts, field, h, table } from './dom.js';
 import { number, time } from './format.js';
 import { write } from './json.js';
 import { markerOf } from './sample.js';
-import { change, session } from './session.js';
+import { change, projectShown } from './session.js';
 
 /** Shows what the service lets the caller see. The service may not have some of it. */
 export async function operators(page) {
@@ -69,11 +69,11 @@ function quotas(page, { project, quotas: set }, changed) {
 }
 
 function projects(page, { projects: found }) {
-  const open = project => { change({ project: project.id, isOther: true }); location.hash = '#/queues'; };
+  const open = project => { change({ other: project.id }); location.hash = '#/queues'; };
   return table([
     ['Project', project => button(project.id, () => open(project), { class: 'link', title: `Show the queues of ${project.id}` })],
     ['Queues and topics', project => number(project.queues), 'figure'],
-    ['', project => (project.id === session.project ? 'shown now' : '')],
+    ['', project => (project.id === projectShown() ? 'shown now' : '')],
   ], found, { key: project => project.id, label: 'Projects' });
 }
 

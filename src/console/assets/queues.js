@@ -32,11 +32,11 @@ export async function queues(page, plural) {
     clearTimeout(typing);
     typing = setTimeout(() => page.attempt(() => read(call)), TYPING_MS);
   };
+  // The list may not show the matches yet.
   const openFirst = async () => {
-    clearTimeout(typing);
-    await page.attempt(() => read(call));
-    const isCurrent = !page.signal.aborted && latest[plural][0]?.name.startsWith(prefix());
-    if (isCurrent) document.querySelector('#view tbody a').click();
+    const body = await page.attempt(() => readPage({ path: `v2/${plural}`, query: { name_prefix: prefix(), marker: page.marker, limit: 1 } }, page.signal));
+    const first = body?.[plural][0];
+    if (first && !page.signal.aborted) location.hash = `#/${routeOf(plural, first.name)}`;
   };
   const draw = () => {
     const items = latest[plural];

@@ -11,13 +11,13 @@ export const SCHEMES = {
 };
 
 /**
- * The session: project, scheme, token, roles and client id. With `isOther`, the project was chosen
- * among those of the service, and may not be the one of the token.
+ * The session: project, scheme, token, roles and client id. `other` is a project that an operator has
+ * chosen among those of the service.
  */
 export const session = load();
 
 function load() {
-  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: uuid(), known: false, isOther: false };
+  const fresh = { project: '', scheme: 'none', token: '', roles: '', client: uuid(), known: false, other: '' };
   try {
     return { ...fresh, ...JSON.parse(sessionStorage.getItem(KEY) ?? '{}') };
   } catch {
@@ -40,14 +40,19 @@ export function change(values) {
   sessionStorage.setItem(KEY, JSON.stringify(session));
 }
 
-/** Returns a text that differs for each identity and each project. */
-export function identityKey() {
-  return JSON.stringify([identity(), session.isOther]);
+/** Returns the project whose queues are shown, or an empty text if it is the one of the token. */
+export function projectShown() {
+  return session.other || session.project;
 }
 
-/** Returns what a query must have so that the request acts on the project of the session. */
+/** Returns a text that differs for each identity and each project. */
+export function identityKey() {
+  return JSON.stringify([identity(), session.other]);
+}
+
+/** Returns what a query must have so that the request acts on the project that is shown. */
 export function projectQuery() {
-  return session.isOther ? { project_id: session.project } : {};
+  return session.other ? { project_id: session.other } : {};
 }
 
 /** What the user has typed, for example before a token ended, by where it was typed. */
