@@ -267,12 +267,8 @@ async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) 
     let quiet = context.coordinator.now();
     context.coordinator.set_phase(Phase::Quiet);
     let pages = observers.join_all().await;
-    let (posts, mut deletes) = (posts.concat(), deletes.concat());
-    if workers > 0 {
-        deletes.push(context.deleted_by(&unknown_pops.concat(), &posts, &deletes).await);
-    }
 
-    History {
+    let mut history = History {
         seed: context.seed,
         wall_us: context.wall_us,
         slack_us: SLACK_US + (wall_us(|| context.coordinator.now()) - context.wall_us).abs(),
@@ -280,12 +276,16 @@ async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) 
         observers: (0..context.options.observers)
             .map(|observer| Observer { excluded_producer: excluded_producer(observer) })
             .collect(),
-        posts,
-        deletes,
+        posts: posts.concat(),
+        deletes: deletes.concat(),
         moves,
         pages: pages.concat(),
         quiet,
+    };
+    if workers > 0 {
+        history.deletes.push(context.deleted_by(&unknown_pops.concat(), &history).await);
     }
+    history
 }
 
 /// Kills a server in the middle of the race, which leaves requests without a response, and starts

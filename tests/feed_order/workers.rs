@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::actors::{PAUSE_MAX, RaceContext, Role};
 use super::coordinator::Phase;
-use super::history::{Delete, Post, Span};
+use super::history::{Delete, History, Span};
 
 /// Number of messages in a page of the last reading.
 const PAGE: usize = 100;
@@ -73,8 +73,11 @@ impl RaceContext {
     /// Reads the whole queue, and returns the deletion of the messages that are gone although no
     /// known deletion has them: pops without a response must have deleted them. Panics if these are
     /// more than the pops can have deleted.
-    pub(super) async fn deleted_by(&self, pops: &[UnknownPop], posts: &[Post], deletes: &[Delete]) -> Delete {
+    pub(super) async fn deleted_by(&self, pops: &[UnknownPop], history: &History) -> Delete {
+        let History { posts, pages, deletes, .. } = history;
         let mut gone: HashSet<Uuid> = posts.iter().flat_map(|post| &post.ids).copied().collect();
+        // A post without a response may have been stored.
+        gone.extend(pages.iter().flat_map(|page| &page.messages).map(|seen| seen.id));
         for id in deletes.iter().flat_map(|delete| &delete.ids) {
             gone.remove(id);
         }

@@ -302,6 +302,9 @@ fn a_post_of_unknown_outcome_is_atomic() {
     assert_eq!(broken_rule(&absent), None);
     assert_eq!(broken_rule(&seen_by_everybody(&[1, 2])), None);
     assert_eq!(broken_rule(&seen_by_everybody(&[2])), Some(Rule::NotAtomic));
+    let mut with_worker = seen_by_everybody(&[2]);
+    with_worker.delete(10..20, &[1]);
+    assert_eq!(broken_rule(&with_worker), None);
 }
 
 #[test]
