@@ -54,8 +54,7 @@ function outcomes(queue, letters, to, exists) {
   const add = (text, isBad) => amounts.set(text, { isBad, amount: (amounts.get(text)?.amount ?? 0) + 1 });
   for (const letter of letters) {
     const target = to || origin(letter, queue);
-    if (letter.state === 'claimed') add('Stay, because they are claimed', true);
-    else if (letter.state === 'delayed') add('Stay, because they are delayed', true);
+    if (['claimed', 'delayed'].includes(letter.state)) add(`Stay, because they are ${letter.state}`, true);
     else if (!target) add('Stay, because they have no origin', true);
     else if (exists.get(target) === false) add(`Stay, because ${target} does not exist any more`, true);
     else add(exists.get(target) ? `Move to ${target}` : `Move to ${target}, if it exists`, false);
