@@ -2,15 +2,12 @@
 
 use serde_json::json;
 
-use super::{Console, PROJECT, create, post, read};
+use super::{Console, PROJECT, create, open_orders, post, read};
 use crate::support::sukkal::Sukkal;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_stays_visible_with_its_request_id_until_a_retry_succeeds() {
-    let sukkal = Sukkal::start("memory:");
-    let api = sukkal.project(PROJECT);
-    create(&api, "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+    let (_sukkal, api, console) = open_orders("settings").await;
 
     console.fail_to_save().await;
     let shown = console.read("return document.querySelector('.failure').textContent").await;
@@ -25,9 +22,7 @@ async fn a_failure_stays_visible_with_its_request_id_until_a_retry_succeeds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dismissed_failure_is_shown_again_when_the_action_fails_again() {
-    let sukkal = Sukkal::start("memory:");
-    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+    let (_sukkal, _api, console) = open_orders("settings").await;
     console.fail_to_save().await;
 
     console.click("Dismiss").await;
@@ -39,10 +34,7 @@ async fn a_dismissed_failure_is_shown_again_when_the_action_fails_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_post_whose_response_is_lost_is_stored_once_after_a_retry() {
-    let sukkal = Sukkal::start("memory:");
-    let api = sukkal.project(PROJECT);
-    create(&api, "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let (_sukkal, api, console) = open_orders("messages").await;
     console.shows("There are no messages.").await;
 
     let lose = "const send = fetch; window.fetch = async (...of) => {
@@ -65,10 +57,7 @@ async fn a_post_whose_response_is_lost_is_stored_once_after_a_retry() {
 /// Nothing waits for ever for a service that accepts connections and does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_action_fails_after_20_seconds_without_a_response_and_can_be_retried() {
-    let sukkal = Sukkal::start("memory:");
-    let api = sukkal.project(PROJECT);
-    create(&api, "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+    let (sukkal, api, console) = open_orders("settings").await;
     console.click("Add a key").await;
     console.fill("Key", "team").await;
     console.fill("Value", "billing").await;
@@ -85,11 +74,8 @@ async fn an_action_fails_after_20_seconds_without_a_response_and_can_be_retried(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_deletion_does_not_leave_the_page_that_was_opened_meanwhile() {
-    let sukkal = Sukkal::start("memory:");
-    let api = sukkal.project(PROJECT);
-    create(&api, "orders", &json!({})).await;
+    let (sukkal, api, console) = open_orders("settings").await;
     create(&api, "carts", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
 
     console.shows("Irreversible actions").await;
     sukkal.pause();
@@ -125,9 +111,7 @@ async fn a_tail_that_is_refused_says_why_and_begins_when_another_one_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_notice_shows_the_warning_of_the_service() {
-    let sukkal = Sukkal::start("memory:");
-    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+    let (_sukkal, _api, console) = open_orders("settings").await;
 
     console.click("Add a key").await;
     console.fill("Key", "_defualt_message_ttl").await;

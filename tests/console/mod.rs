@@ -156,6 +156,15 @@ impl Console {
     }
 }
 
+/// Starts a service with the queue `orders`, and opens this part of its page.
+async fn open_orders(part: &str) -> (Sukkal, Api, Console) {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project(PROJECT);
+    create(&api, "orders", &json!({})).await;
+    let console = Console::open(&sukkal.url(&format!("/console#/queues/orders/{part}")), &[]).await;
+    (sukkal, api, console)
+}
+
 /// Posts messages with these bodies.
 async fn post(api: &Api, queue: &str, bodies: &[Value]) {
     let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();

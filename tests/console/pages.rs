@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{CLICK, Console, PROJECT, claim, create, poison, post, read};
+use super::{CLICK, Console, PROJECT, claim, create, open_orders, poison, post, read};
 use crate::support::sukkal::Sukkal;
 
 const PICTURES_SHOWN: [(&str, &str); 4] =
@@ -44,10 +44,7 @@ async fn looking_at_messages_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_tail_shows_new_messages_and_can_be_paused_and_filtered() {
-    let sukkal = Sukkal::start("memory:");
-    let api = sukkal.project(PROJECT);
-    create(&api, "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let (_sukkal, api, console) = open_orders("messages").await;
 
     console.click("Live tail").await;
     console.shows("Connected.").await;

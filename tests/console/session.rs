@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Console, PROJECT, create, post};
+use super::{Console, PROJECT, create, open_orders, post};
 use crate::auth::stub_keystone;
 use crate::support::browser::Browser;
 use crate::support::sukkal::{CLIENT, Sukkal};
@@ -63,9 +63,7 @@ async fn the_reason_of_a_service_with_keystone_is_shown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draft_is_kept_while_its_writer_is_signed_in() {
-    let sukkal = Sukkal::start("memory:");
-    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let (_sukkal, _api, console) = open_orders("messages").await;
     let reopened = async || {
         console.click("Post a message").await;
         console.read("return document.querySelector('dialog textarea').value").await
@@ -85,9 +83,7 @@ async fn a_draft_is_kept_while_its_writer_is_signed_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_action_is_not_retried_in_another_project() {
-    let sukkal = Sukkal::start("memory:");
-    create(&sukkal.project(PROJECT), "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/settings"), &[]).await;
+    let (_sukkal, _api, console) = open_orders("settings").await;
     console.fail_to_save().await;
     console.click("Close").await;
     console.shows("Retry").await;

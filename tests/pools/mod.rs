@@ -187,7 +187,7 @@ pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Repeats a check until it is true.
-async fn until(what: &str, check: impl AsyncFn() -> bool) {
+pub(crate) async fn until(what: &str, check: impl AsyncFn() -> bool) {
     let checks = async {
         while !check().await {
             sleep(POLL).await;
