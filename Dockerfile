@@ -3,6 +3,8 @@ FROM rust:1-slim-bookworm AS build
 WORKDIR /sukkal
 # The dependencies are compiled in a separate layer, and again only when the manifest changes.
 COPY Cargo.toml Cargo.lock ./
+# The package of the tests belongs to the workspace, but is not compiled.
+COPY tests/Cargo.toml tests/Cargo.toml
 RUN mkdir src && touch src/lib.rs && echo 'fn main() {}' > src/main.rs \
     && cargo build --release --locked --bin sukkal
 COPY config config

@@ -2,9 +2,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-#[allow(dead_code, reason = "each part of the support code serves only some of the tests")]
-mod support;
-
 mod auth;
 mod blocking;
 mod cli;

@@ -63,6 +63,9 @@ pub enum Error {
          if everybody may"
     )]
     Exposed(SocketAddr),
+    /// Other machines could use a service whose clock tests can move.
+    #[error("{0} is not a loopback address, and SUKKAL_MOVABLE_CLOCK is set, which is for tests only; unset it")]
+    MovableClock(SocketAddr),
     /// A strategy cannot be used with its options.
     #[error("{0}")]
     Authentication(String),

@@ -3,7 +3,7 @@
 use futures::FutureExt;
 
 use super::error::Error;
-use super::store::{cipher, open_existing, redis_tls_files};
+use super::store::{cipher, clock, open_existing, redis_tls_files};
 use crate::broker::{self, Rekeyed};
 use crate::config::Config;
 use crate::storage::embedded::EmbeddedStore;
@@ -62,7 +62,8 @@ pub async fn migrate(from: &StoreUri, config: &Config, report: impl Fn(&Migratio
     let verified = verify_source(&source).await?;
     report(&MigrationStep::SourceVerified(verified.clone()));
     let id = source.migration_id().await?;
-    let mut target = RedisImport::open(&uri.clone().with_tls(redis_tls_files(&config.redis)), id)?;
+    let mut target =
+        RedisImport::open(&uri.clone().with_tls(redis_tls_files(&config.redis)).with_clock(clock(config)), id)?;
     if target.is_complete().await? {
         return Ok(Migrated::Before);
     }

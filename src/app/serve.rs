@@ -51,6 +51,11 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         None => None,
     };
     let websockets = listen_for_websockets(config).await?;
+    if config.has_movable_clock {
+        for listener in [Some(&listener), operations.as_ref(), websockets.as_ref()].into_iter().flatten() {
+            require_loopback(listener.local_addr()?)?;
+        }
+    }
     let opened = open(config)?;
     if let Some(pooled) = &opened.pooled {
         pooled.follow_pools();
@@ -182,6 +187,11 @@ fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
         warn!(%address, "with the strategy none, everybody who reaches this address can use every project and role");
     }
     Ok(())
+}
+
+/// Refuses to serve other machines with a clock that tests can move.
+fn require_loopback(address: SocketAddr) -> Result<(), Error> {
+    if address.ip().to_canonical().is_loopback() { Ok(()) } else { Err(Error::MovableClock(address)) }
 }
 
 /// Returns how client connections are served. Raises the limit on open files, which bounds their

@@ -8,7 +8,7 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::error::Error;
-use super::store::{cipher, redis_tls_files};
+use super::store::{cipher, clock, redis_tls_files};
 use crate::api::http::{self, Service, Settings, WebSocketLimits};
 use crate::api::wire::checksum::Checksums;
 use crate::audit::AuditLog;
@@ -72,7 +72,7 @@ fn pooling(config: &Config) -> Option<Pooling> {
         StoreUri::Redis(uri) => uri.to_string().parse().ok(),
         StoreUri::Embedded(_) | StoreUri::Memory => None,
     };
-    let connector = Arc::new(RedisPools::new(redis_tls_files(&config.redis)));
+    let connector = Arc::new(RedisPools::new(redis_tls_files(&config.redis), clock(config)));
     config.pooling.enabled.then_some(Pooling { connector, management_store })
 }
 

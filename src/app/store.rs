@@ -39,7 +39,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, Error> {
             // The files may be for the pools only.
             let is_for_pools = config.pooling.enabled && !uri.uses_tls();
             let files = if is_for_pools { redis::TlsFiles::default() } else { redis_tls_files(&config.redis) };
-            let store = RedisStore::open(&uri.clone().with_tls(files))?;
+            let store = RedisStore::open(&uri.clone().with_tls(files).with_clock(clock(config)))?;
             if !config.pooling.enabled {
                 return Ok(Opened { store: Arc::new(store), pooled: None });
             }
@@ -75,7 +75,7 @@ pub(super) fn pool_options(config: &Config) -> pooled::Options {
     pooled::Options {
         has_virtual_pool: config.pooling.virtual_pool,
         schedule: schedule(config),
-        redis: RedisPools::new(redis_tls_files(&config.redis)),
+        redis: RedisPools::new(redis_tls_files(&config.redis), clock(config)),
         wait_max: Duration::from_secs(config.transport.limits.max_queueing.into()),
         cipher: cipher(config).map(|cipher| Arc::new(cipher) as Arc<dyn UriCipher>),
     }
@@ -84,6 +84,11 @@ pub(super) fn pool_options(config: &Config) -> pooled::Options {
 pub(super) fn redis_tls_files(files: &config::Redis) -> redis::TlsFiles {
     let config::Redis { ca_file, certificate_file, key_file } = files.clone();
     redis::TlsFiles { ca: ca_file, certificate: certificate_file, key: key_file }
+}
+
+/// Returns the clock of scripts over Redis.
+pub(super) fn clock(config: &Config) -> redis::Clock {
+    if config.has_movable_clock { redis::Clock::Movable } else { redis::Clock::Redis }
 }
 
 /// Returns the schedule of the store's maintenance.

@@ -58,6 +58,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             | app::Error::Refused(_)
             | app::Error::Bind { .. }
             | app::Error::Exposed(_)
+            | app::Error::MovableClock(_)
             | app::Error::Authentication(_)
             | app::Error::AdminToken(_)
             | app::Error::AuditLog(_)

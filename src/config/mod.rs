@@ -5,6 +5,7 @@
 //! accepts. An unknown option in a file is an error. In the environment, where other programs set
 //! variables too, it is only a warning.
 
+mod auth;
 mod bind;
 mod console;
 mod cors;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+pub use self::auth::Auth;
 pub use self::bind::Bind;
 pub use self::console::Console;
 pub use self::error::Error;
@@ -35,7 +37,6 @@ pub use self::quotas::Quotas;
 pub use self::tls::{ClientCertificate, Tls};
 pub use self::websocket::WebSocket;
 use crate::auth::policy::Policy;
-use crate::domain::trusted_proxy::TrustedProxy;
 use crate::domain::{
     AuthStrategy, ClientIdRule, JwtConfig, KeystoneConfig, Limits, MailConfig, ProjectId, PushConfig, QueueId, Secret,
     WebOrigins,
@@ -109,6 +110,9 @@ pub struct Config {
     pub audit: Audit,
     /// The log.
     pub log: Log,
+    /// Whether tests can move the clock of each queue in Redis, from a variable that is not an option.
+    #[serde(skip)]
+    pub has_movable_clock: bool,
     /// Mistakes that do not prevent the service from running, one line each.
     #[serde(skip)]
     pub warnings: Vec<String>,
@@ -151,16 +155,6 @@ enum ClientIdCheck {
 enum ClientIdNeed {
     Required,
     Optional,
-}
-
-/// `[auth]`: authentication of callers.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Auth {
-    /// The strategies that find out who sends a request. Without any, everybody on this machine is
-    /// believed.
-    pub strategies: Vec<AuthStrategy>,
-    /// The proxies that authenticate callers.
-    pub trusted_proxies: Vec<TrustedProxy>,
 }
 
 /// `[signed_url]`, as in Zaqar.
@@ -301,6 +295,9 @@ impl Config {
         if let Some(path) = file {
             options.set_from_file(file::read(path, Options::is_section)?)?;
         }
+        let mut environment: Vec<_> = environment.into_iter().collect();
+        let has_movable_clock =
+            environment.extract_if(.., |(variable, _)| variable == names::MOVABLE_CLOCK).count() > 0;
         let mut warnings = options.set_from_environment(environment);
         for (name, text) in flags {
             if let Some(text) = text {
@@ -317,7 +314,7 @@ impl Config {
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check(&config.tls)?);
         warnings.extend(unencrypted::warnings(&config));
-        Ok(Self { warnings, ..config })
+        Ok(Self { has_movable_clock, warnings, ..config })
     }
 }
 
@@ -333,31 +330,6 @@ impl Tokens {
             (None, None) => Ok(None),
             _ if are_credentials => Ok(None),
             _ => Ok(Some("the token in [tokens] has no effect without \"tokens\" in auth.strategies".to_owned())),
-        }
-    }
-}
-
-impl Auth {
-    /// Checks that the strategies and the proxies belong together. Returns a warning if one of the
-    /// options has no effect.
-    fn check(&self, tls: &Tls) -> Result<Option<String>, Error> {
-        let has_certificate = self.trusted_proxies.iter().any(|proxy| matches!(proxy, TrustedProxy::Certificate(_)));
-        if has_certificate && tls.client_ca.is_none() {
-            let reason = "auth.trusted_proxies names a client certificate, but tls.client_ca is empty, so no client has \
-                          one; set tls.client_ca";
-            return Err(Error::Invalid(reason.to_owned()));
-        }
-        match (self.strategies.contains(&AuthStrategy::Proxy), self.trusted_proxies.is_empty()) {
-            (true, true) => {
-                let reason = "auth.strategies has \"proxy\", but auth.trusted_proxies is empty; it must have the addresses \
-                              or networks of the proxies that authenticate callers, for example trusted_proxies = \
-                              [\"10.0.0.1\"]";
-                Err(Error::Invalid(reason.to_owned()))
-            }
-            (false, false) => {
-                Ok(Some("auth.trusted_proxies has no effect without \"proxy\" in auth.strategies".to_owned()))
-            }
-            _ => Ok(None),
         }
     }
 }

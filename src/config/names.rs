@@ -1,5 +1,8 @@
 //! The names of options in the environment, and suggestions for misspelled names.
 
+/// A variable for tests: if it is set, tests can move the clock of each queue in Redis, and a service
+/// listens on loopback addresses only. It is not an option.
+pub(super) const MOVABLE_CLOCK: &str = "SUKKAL_MOVABLE_CLOCK";
 const PREFIX: &str = "SUKKAL_";
 const SECTION_SEPARATOR: &str = "__";
 /// The variables of the command line, which is a client of the service. They are not options.

@@ -20,7 +20,6 @@ PROJECT = HOME / "sukkal"
 # Folder with the key and the configuration of a Docker daemon.
 DAEMON_SETTINGS = pathlib.Path("/etc/docker")
 REPOSITORY = pathlib.Path(__file__).parents[2]
-SOURCES = ["Cargo.toml", "Cargo.lock", "Dockerfile", "docker-compose.yml", ".dockerignore", "config", "scripts", "src"]
 CGROUP = "sukkal-compose"
 ISOLATED = "SUKKAL_COMPOSE_ISOLATED"
 PASSWD = "root:x:0:0::/root:/bin/sh\nredis:x:999:999::/data:/bin/sh\n"
@@ -139,11 +138,7 @@ def import_image(name, folder, *changes):
 
 
 def copy_project():
-    """Copies the files that the image is built from."""
-    for name in SOURCES:
-        path = REPOSITORY / name
-        os.makedirs(PROJECT, exist_ok=True)
-        if path.is_dir():
-            shutil.copytree(path, PROJECT / name)
-        else:
-            shutil.copy(path, PROJECT / name)
+    """Copies the files that a clone of the repository has."""
+    for name in run("git", "-C", REPOSITORY, "ls-files").splitlines():
+        os.makedirs((PROJECT / name).parent, exist_ok=True)
+        shutil.copy(REPOSITORY / name, PROJECT / name)

@@ -6,9 +6,6 @@
 //! name in `drivers`. Cases that only apply to one driver are not in the list; they have files of
 //! their own.
 
-#[cfg(not(feature = "movable-clock"))]
-compile_error!("the tests move the store's clock: run them with `--features movable-clock`");
-
 mod cases;
 mod model;
 mod support;
@@ -23,6 +20,7 @@ macro_rules! suite {
                 $(#[tokio::test]
                 async fn $case() {
                     let subject = crate::conformance::support::drivers::$driver();
+                    subject.wait_until_ready().await;
                     crate::conformance::cases::$file::$case(&subject).await;
                     subject.assert_consistent().await;
                 })+

@@ -13,7 +13,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{INVALID_QUEUE, NO_ROUTE, answered, new_project, refused, send};
-use crate::support::sukkal::CLIENT;
+use support::sukkal::CLIENT;
 
 const SIGNATURE: (&str, &str) = ("URL-Signature", "");
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");

@@ -4,7 +4,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, answered, new_project, pick, post_as, refused, text,
+    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, answered, new_movable_project, new_project, pick,
+    post_as, refused, text,
 };
 
 const PATH: &str = "/v2/queues/q/claims";
@@ -135,7 +136,7 @@ async fn an_invalid_ttl_or_grace_is_refused_and_claims_nothing() {
 /// Rows 6-4, 6-5, 7.1-14, 7.1-15, 7.1-16.
 #[tokio::test]
 async fn a_claim_extends_the_life_of_its_messages_and_never_shortens_it() {
-    let api = new_project();
+    let api = new_movable_project();
     let messages = json!({"messages": [{"body": "short", "ttl": 60}, {"body": "long", "ttl": 3600}]});
     answered(api.post("/v2/queues/q/messages", &messages), 201).await;
 

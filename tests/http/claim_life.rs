@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Project, answered, new_project, pick, refused};
+use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused};
 
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 
@@ -12,7 +12,7 @@ fn renew(api: &Project, path: &str, term: &Value) -> RequestBuilder {
 }
 
 async fn with_messages(count: usize) -> Project {
-    let api = new_project();
+    let api = new_movable_project();
     api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
     api
 }
@@ -84,7 +84,7 @@ async fn a_renewal_is_validated_before_the_claim_is_looked_up() {
 /// Row 7.3-5.
 #[tokio::test]
 async fn a_renewal_extends_the_life_of_the_messages() {
-    let api = new_project();
+    let api = new_movable_project();
     answered(api.post("/v2/queues/q/messages", &json!({"messages": [{"body": 1, "ttl": 60}]})), 201).await;
     let claim = api.claim(1).await;
     assert_eq!(claim.messages[0]["ttl"], 360);
@@ -104,7 +104,7 @@ async fn a_claim_exists_only_in_its_own_queue_and_project() {
     let api = with_messages(1).await;
     let claim = api.claim(1).await;
     api.post_bodies("other", &[json!(1)]).await;
-    let stranger = new_project();
+    let stranger = new_movable_project();
     stranger.post_bodies("q", &[json!(1)]).await;
 
     let upper = claim.id.to_uppercase();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, follow, new_project, pick, refused, text,
 };
-use crate::support::sukkal::CLIENT;
+use support::sukkal::CLIENT;
 
 const PATH: &str = "/v2/queues/q/claims";
 

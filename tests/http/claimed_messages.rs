@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Project, answered, follow, new_project, pick, refused, text};
+use super::{Project, answered, follow, new_movable_project, pick, refused, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
@@ -10,7 +10,7 @@ const REFUSED: &str = "Unable to delete";
 
 /// Creates the queue `q` with a message for each number below `count`, and returns their ids.
 async fn with_messages(count: usize) -> (Project, Vec<String>) {
-    let api = new_project();
+    let api = new_movable_project();
     let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
     (api, ids)
 }

@@ -7,8 +7,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::*;
-use crate::support::events::Events;
-use crate::support::redis::block_until;
+use support::events::Events;
+use support::redis::{block_until, until};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -32,7 +32,7 @@ impl Connection {
     }
 
     async fn send(&mut self, request: &str, body: &str) {
-        let client = crate::support::sukkal::CLIENT;
+        let client = support::sukkal::CLIENT;
         let head =
             format!("Host: localhost\r\nX-Project-ID: p\r\nClient-ID: {client}\r\nContent-Length: {}", body.len());
         // A failed write is noticed when the response is read.
@@ -187,8 +187,8 @@ async fn event_streams_and_waiting_requests_are_limited_per_project() {
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "1");
     assert!(refused.text().await.unwrap().contains("at most 1 event streams at the same time"));
-    let again = async { while stream(&projects[0]).send().await.unwrap().status() == 429 {} };
-    timeout(TIMEOUT, again).await.expect("a stream that has ended does not count");
+    let again = async || stream(&projects[0]).send().await.unwrap().status() != 429;
+    until("a stream that has ended does not count", again).await;
 
     // The request that arrives first waits, and the other one is refused.
     let refused = tokio::select! {

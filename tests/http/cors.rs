@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::support::events::Events;
+use support::events::Events;
 
 const APP: &str = "https://app.example.com";
 const LOCAL: &str = "http://localhost:3000";

@@ -12,11 +12,11 @@
 
 use serde_json::{Value, json};
 
-use super::{NOT_FOUND, Project, answered, new_project, pick, refused, text};
+use super::{NOT_FOUND, Project, answered, new_movable_project, pick, refused, text};
 
 /// Creates the queue `q`, whose messages move to `dlq` after one claim, with additional metadata.
 async fn with_claim_limit_of_one(extra: Value) -> Project {
-    let api = new_project();
+    let api = new_movable_project();
     let mut metadata = json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1});
     metadata.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     api.create("q", &metadata).await;
@@ -221,7 +221,7 @@ async fn a_deleted_dead_letter_queue_is_created_again_by_the_next_dead_letter() 
 
 #[tokio::test]
 async fn several_queues_may_share_a_dead_letter_queue() {
-    let api = new_project();
+    let api = new_movable_project();
     for queue in ["one", "two"] {
         api.create(queue, &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
     }
@@ -256,7 +256,7 @@ async fn a_dead_letter_moves_according_to_the_current_metadata() {
 #[tokio::test]
 async fn dead_letters_stay_in_their_project() {
     let api = with_claim_limit_of_one(json!({})).await;
-    let stranger = new_project();
+    let stranger = new_movable_project();
     stranger.post_bodies("dlq", &[json!("theirs")]).await;
     api.post_bodies("q", &[json!("mine")]).await;
 

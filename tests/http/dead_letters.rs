@@ -15,7 +15,8 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::{Project, answered, new_project, pick};
+use super::{Project, answered, new_movable_project, pick};
+use support::redis::in_time;
 
 const PATH: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";
@@ -23,7 +24,7 @@ const CLAIMS: &str = "/v2/queues/q/claims";
 /// Creates the queue `q`, whose messages move to `dlq` after `count` deliveries, with a message for
 /// each body.
 async fn with_claim_limit(count: i64, bodies: &[Value]) -> Project {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_dead_letter_queue": "dlq", "_max_claim_count": count})).await;
     api.post_bodies("q", bodies).await;
     api
@@ -72,7 +73,7 @@ async fn dead_letters_require_both_metadata_keys() {
         json!({"_dead_letter_queue": "dlq", "_dead_letter_queue_messages_ttl": 60}),
     ];
     for metadata in rows {
-        let api = new_project();
+        let api = new_movable_project();
         api.create("q", &metadata).await;
         api.post_bodies("q", &[json!("a")]).await;
 
@@ -199,7 +200,7 @@ async fn messages_that_move_do_not_stop_the_delivery_of_the_others() {
 /// Row 5.1-4.
 #[tokio::test]
 async fn claims_are_counted_only_while_dead_letters_are_configured() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_dead_letter_queue": "dlq"})).await;
     api.post_bodies("q", &[json!("a")]).await;
     let limit = |op: &str| json!([{"op": op, "path": "/metadata/_max_claim_count", "value": 2}]);
@@ -237,7 +238,8 @@ async fn the_limit_holds_across_concurrent_workers() {
         }
         deliveries
     });
-    let deliveries: usize = join_all(workers).await.into_iter().sum();
+    let deliveries = in_time("all messages are dead letters", join_all(workers)).await;
+    let deliveries: usize = deliveries.into_iter().sum();
 
     assert_eq!(deliveries, ALLOWED * bodies.len());
     let mut dead = api.feed("dlq", "").await;

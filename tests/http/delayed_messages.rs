@@ -14,7 +14,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NOT_FOUND, OTHER_CLIENT, Project, answered, follow, new_project, pick, post_as, refused, text};
+use super::{NOT_FOUND, OTHER_CLIENT, Project, answered, follow, new_movable_project, pick, post_as, refused, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 /// The delays of the messages, in posting order, in units of 100 s. So the messages become due as
@@ -23,7 +23,7 @@ const SHUFFLED: [u64; 6] = [3, 0, 5, 1, 4, 2];
 
 /// Creates the queue `q` with a default delay of 300 s.
 async fn with_delayed_queue() -> Project {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     api
 }
@@ -152,7 +152,7 @@ async fn include_delayed_lists_delayed_messages_in_their_future_order() {
 /// Rows 6.2-5, 6.2-12.
 #[tokio::test]
 async fn the_next_link_has_include_delayed_unless_the_queue_delays_messages() {
-    let api = new_project();
+    let api = new_movable_project();
     let delaying = json!({"_default_message_delay": 300});
     for (queue, metadata) in [("m1", json!({})), ("zero", json!({"_default_message_delay": 0})), ("later", delaying)] {
         api.create(queue, &metadata).await;

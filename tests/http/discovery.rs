@@ -12,8 +12,8 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use support::redis::RedisServer;
+use support::sukkal::{MOVABLE_CLOCK, Sukkal};
 
 use super::{NO_ROUTE, Project, Server, answered, new_project, pick, refused, text};
 
@@ -168,7 +168,7 @@ async fn the_health_route_is_for_operators_only() {
 #[tokio::test]
 async fn a_health_check_deletes_the_old_queues_of_earlier_checks() {
     let redis = Arc::new(RedisServer::start());
-    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true")]);
+    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_ADMIN_MODE", "true"), MOVABLE_CLOCK]);
     let server = Arc::new(Server { sukkal, redis });
     let operator = Project::of(&server, "operator");
     let left = Project::of(&server, "sukkal-health");

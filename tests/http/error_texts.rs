@@ -20,11 +20,11 @@ use uuid::Uuid;
 use super::encryption::damage;
 use super::{KEY, KEY_OPTION, Project, Server, answered};
 use crate::auth::stub_keystone::{self, StubKeystone, described};
-use crate::support::certificates::Authority;
-use crate::support::events::Events;
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use support::certificates::Authority;
+use support::events::Events;
+use support::ports::free_port;
+use support::redis::RedisServer;
+use support::sukkal::Sukkal;
 
 const TABLE: &str = include_str!("errors.txt");
 const EVERYTHING: [(&str, &str); 4] = [
@@ -283,8 +283,7 @@ async fn every_error_has_the_text_of_the_table() {
 #[test]
 fn the_table_covers_every_error_variant() {
     let variants = |path: &str| -> BTreeSet<String> {
-        let source =
-            fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).expect("the source can be read");
+        let source = fs::read_to_string(support::root().join(path)).expect("the source can be read");
         let (_, body) = source.split_once("pub enum Error {\n").expect("the source defines the errors");
         let (body, _) = body.split_once("\n}\n").expect("the definition ends");
         let names = body.lines().filter_map(|line| line.strip_prefix("    "));

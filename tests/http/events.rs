@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Project, Server, answered, new_project, post_as, refused};
-use crate::support::events::Events;
-use crate::support::sukkal::CLIENT;
+use support::events::Events;
+use support::sukkal::CLIENT;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 const ECHO: &str = "/v2/queues/q/messages?echo=true";

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use sukkal::domain::{Sharding, Tenant};
 
 use super::{
-    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_project, pick, post_as,
-    refused,
+    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_movable_project, pick,
+    post_as, refused,
 };
-use crate::support::redis::block_until;
-use crate::support::sukkal::CLIENT;
+use support::redis::block_until;
+use support::sukkal::CLIENT;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";
@@ -18,7 +18,7 @@ const SHARDS: u16 = 64;
 
 /// Returns a new project with the fair queue `q`, in which each tenant has one shard.
 async fn with_fair_queue() -> Project {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_shards": SHARDS, "_shards_per_tenant": 1})).await;
     api
 }
@@ -64,7 +64,7 @@ async fn a_tenant_with_few_messages_does_not_wait_for_one_with_many() {
 #[tokio::test]
 async fn message_documents_do_not_show_the_tenant() {
     let api = with_fair_queue().await;
-    let plain = new_project();
+    let plain = new_movable_project();
 
     assert_eq!(message_keys_per_document(&api).await, message_keys_per_document(&plain).await);
 }
@@ -116,7 +116,7 @@ async fn detailed_stats_show_shards_and_tenants() {
 
 #[tokio::test]
 async fn detailed_stats_exist_for_plain_and_missing_queues() {
-    let api = new_project();
+    let api = new_movable_project();
     let nothing = json!({"available": 0, "delayed": 0, "claimed": 0, "oldest_age": null});
     let missing = json!({
         "messages": {"claimed": 0, "free": 0, "total": 0}, "shards": [], "unsharded": nothing, "tenants": [],
@@ -170,7 +170,7 @@ async fn an_invalid_tenant_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_plain_queue_ignores_tenants() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_shards": 1})).await;
     let tenants = json!(["", "é".repeat(129), null, 1, ["a"]]);
     let messages: Vec<Value> = tenants
@@ -190,7 +190,7 @@ async fn a_plain_queue_ignores_tenants() {
 
 #[tokio::test]
 async fn shard_counts_are_limited() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("patched", &json!({"_shards": 8, "_shards_per_tenant": 8})).await;
     let before = api.snapshot().await;
     for (keys, culprit) in [
@@ -230,7 +230,7 @@ async fn shard_counts_are_limited() {
 
 #[tokio::test]
 async fn a_post_has_at_most_64_distinct_tenants() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_shards": 1_024, "_shards_per_tenant": 1_024})).await;
     let names: Vec<String> = (0..65).map(|number| format!("tenant {number}")).collect();
     let messages_for = |count: usize| -> Vec<Value> {
@@ -250,7 +250,7 @@ async fn a_post_has_at_most_64_distinct_tenants() {
 
 #[tokio::test]
 async fn a_queue_becomes_fair_with_the_next_post() {
-    let api = new_project();
+    let api = new_movable_project();
     api.post_for(&["a", "b"]).await;
     let set = |shards: u16| {
         let value = |key: &str, value: u16| json!({"op": "add", "path": format!("/metadata/{key}"), "value": value});

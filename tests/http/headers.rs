@@ -19,7 +19,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{INVALID_QUEUE, answered, new_project, refused, send};
-use crate::support::sukkal::CLIENT;
+use support::sukkal::CLIENT;
 
 const NEEDING_A_CALLER: [&str; 5] =
     ["/v2/", "/v2/ping", "/v2/queues", "/v2/queues/q/messages", "/v2/queues/q/messages/m"];

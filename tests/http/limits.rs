@@ -201,7 +201,7 @@ async fn client_ids_can_be_configured_to_be_any_text() {
     let options = [("client_id_uuid_safe", "off"), ("min_length_client_id", "3"), ("max_length_client_id", "5")];
     let api = project_with(&options);
 
-    for client in ["", "ab", "abcdef", crate::support::sukkal::CLIENT] {
+    for client in ["", "ab", "abcdef", support::sukkal::CLIENT] {
         refused(api.client(client).get("/v2/queues"), 400, "Wrong UUID value").await;
     }
     for client in ["abc", "a b c", "ABCDE"] {

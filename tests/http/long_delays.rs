@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_project, pick, refused};
+use super::{
+    INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_movable_project, new_project, pick, refused,
+};
 
 const PATH: &str = "/v2/queues/q/messages";
 const DAY_S: i64 = 86_400;
 
 #[tokio::test]
 async fn a_queue_that_enables_delays_honors_the_delay_of_each_message() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_enable_message_delay": true})).await;
     let messages = json!([{"body": "later", "delay": 900}, {"body": "now"}, {"body": "soon", "delay": 100}]);
 
@@ -30,7 +32,7 @@ async fn a_queue_that_enables_delays_honors_the_delay_of_each_message() {
 
 #[tokio::test]
 async fn a_queue_can_enable_delays_and_have_a_default() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_enable_message_delay": true, "_default_message_delay": 300})).await;
 
     api.post_messages("q", &json!([{"body": "default"}, {"body": "now", "delay": 0}])).await;
@@ -42,7 +44,7 @@ async fn a_queue_can_enable_delays_and_have_a_default() {
 
 #[tokio::test]
 async fn the_life_of_a_message_begins_when_its_delay_ends() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_enable_message_delay": true, "_default_message_ttl": 100})).await;
     api.post_messages("q", &json!([{"body": "own", "ttl": 60, "delay": 900}, {"body": "default", "delay": 900}])).await;
 
@@ -58,7 +60,7 @@ async fn the_life_of_a_message_begins_when_its_delay_ends() {
 
 #[tokio::test]
 async fn an_operator_may_allow_delays_of_30_days() {
-    let server = Arc::new(Server::start(&[("SUKKAL_TRANSPORT__MAX_MESSAGE_DELAY", "2592000")]));
+    let server = Arc::new(Server::start_movable(&[("SUKKAL_TRANSPORT__MAX_MESSAGE_DELAY", "2592000")]));
     let api = Project::of(&server, "long-delays");
     api.create("q", &json!({"_enable_message_delay": true})).await;
     // The longest ttl is shorter than the delay, but begins after it.

@@ -2,17 +2,16 @@
 //! leave unread.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
+use sukkal::descriptors::connections_max;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::*;
+use support::redis::in_time;
 
 const CLIENTS: usize = 500;
-const TIMEOUT: Duration = Duration::from_secs(20);
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// Maximum memory per connection with its buffers, in bytes.
@@ -28,6 +27,7 @@ fn resident_bytes(server: &Server) -> usize {
 /// Sends the same text over many connections and returns them, still open. A write may fail,
 /// because the server may respond and stop reading before the end.
 async fn send_from_each_client(server: &Server, text: &str) -> Vec<TcpStream> {
+    assert_eq!(connections_max(2 * CLIENTS), 2 * CLIENTS, "the limit on open files is too low");
     let mut connections = Vec::new();
     for _ in 0..CLIENTS {
         let mut stream = TcpStream::connect(server.sukkal.url("").replace("http://", "")).await.unwrap();
@@ -38,7 +38,7 @@ async fn send_from_each_client(server: &Server, text: &str) -> Vec<TcpStream> {
 }
 
 fn head(target: &str) -> String {
-    let client = crate::support::sukkal::CLIENT;
+    let client = support::sukkal::CLIENT;
     format!("{target} HTTP/1.1\r\nHost: localhost\r\nX-Project-ID: p\r\nClient-ID: {client}\r\n")
 }
 
@@ -75,7 +75,7 @@ async fn unread_event_streams_use_little_memory() {
     let mut streams = send_from_each_client(&server, &follow).await;
     for stream in &mut streams {
         let mut greeting = [0; 64];
-        assert!(stream.read(&mut greeting).await.unwrap() > 0);
+        assert!(in_time("the stream begins", stream.read(&mut greeting)).await.unwrap() > 0);
     }
     let before = resident_bytes(&server);
 
@@ -88,7 +88,7 @@ async fn unread_event_streams_use_little_memory() {
     let mut events = response.await.unwrap();
     let mut bytes = 0;
     while bytes < 10 * 250 * KIB {
-        bytes += events.chunk().await.unwrap().unwrap().len();
+        bytes += in_time("an event arrives", events.chunk()).await.unwrap().unwrap().len();
     }
 
     let grown = resident_bytes(&server).saturating_sub(before);
@@ -97,7 +97,8 @@ async fn unread_event_streams_use_little_memory() {
 
 #[tokio::test]
 async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
-    let server = Arc::new(Server::start(&[]));
+    // A slow machine may need more time for the bodies than a client may pause.
+    let server = Arc::new(Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "600")]));
     let part = "x".repeat(250 * KIB);
     let half = format!("{}Content-Length: {}\r\n\r\n{part}", head("POST /v2/queues/q/messages"), 255 * KIB);
 
@@ -115,7 +116,7 @@ async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
         let mut stream = open.pop().expect("a body is refused");
         stream.write_all("x".repeat(5 * KIB).as_bytes()).await.unwrap();
         let mut status = [0; 12];
-        timeout(TIMEOUT, stream.read_exact(&mut status)).await.expect("the server responds").unwrap();
+        in_time("the server responds", stream.read_exact(&mut status)).await.unwrap();
         is_refused = &status == b"HTTP/1.1 503";
         assert!(is_refused || &status == b"HTTP/1.1 400", "{}", status.escape_ascii());
     }

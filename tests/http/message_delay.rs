@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_project, pick, refused, send};
+use super::{
+    INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_movable_project, new_project, pick, refused, send,
+};
 
 const PATH: &str = "/v2/queues/q/messages";
 const NO_INTEGER: &str = "The value of the \"delay\" field must be a int.";
@@ -41,7 +43,7 @@ async fn a_delay_has_an_effect_only_in_a_queue_with_a_default_delay() {
 /// Row 6.1-15.
 #[tokio::test]
 async fn a_message_without_a_delay_has_the_default_delay_of_its_queue() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     let messages = json!([
         {"body": "default"},
@@ -137,8 +139,8 @@ async fn the_first_failed_check_decides_the_error() {
 
 #[tokio::test]
 async fn a_default_delay_set_through_another_process_takes_effect() {
-    let here = new_project();
-    let there = Project::of(&Arc::new(Server::start(&[])), &here.id);
+    let here = new_movable_project();
+    let there = Project::of(&Arc::new(Server::start_movable(&[])), &here.id);
     let delay = |seconds: u32| json!([{"op": "add", "path": "/metadata/_default_message_delay", "value": seconds}]);
     here.post_bodies("q", &[json!("at once")]).await;
 

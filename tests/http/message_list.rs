@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CLIENT, Project, answered, follow, new_project, pick, post_as, text};
+use super::{OTHER_CLIENT, Project, answered, follow, new_movable_project, new_project, pick, post_as, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 
@@ -89,7 +89,7 @@ async fn own_messages_are_listed_only_with_echo() {
     post_as(&api, "q", &[json!("mine 1")]).await;
     post_as(&other, "q", &[json!("theirs 1"), json!("theirs 2")]).await;
     post_as(&api, "q", &[json!("mine 2")]).await;
-    let seen = async |client: &crate::support::sukkal::Api, query: &str| {
+    let seen = async |client: &support::sukkal::Api, query: &str| {
         let page = answered(client.get(&format!("{PATH}{query}")), 200).await.json();
         pick(&page["messages"], "body")
     };
@@ -136,7 +136,7 @@ async fn a_marker_keeps_its_position_when_its_message_is_deleted() {
 /// Row 6.2-13.
 #[tokio::test]
 async fn a_marker_stays_valid_after_its_message_was_popped_or_expired() {
-    let api = new_project();
+    let api = new_movable_project();
     let ids = api.post_bodies("q", &numbers(2)).await;
     let short = json!({"messages": [{"body": 2, "ttl": 60}]});
     let expiring = answered(api.post(PATH, &short), 201).await.json()["resources"][0].take();

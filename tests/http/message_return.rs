@@ -16,7 +16,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Claim, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, answered, new_project, pick, refused, send, text,
+    Claim, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused, send,
+    text,
 };
 
 const PATH: &str = "/v2/queues/q/messages";
@@ -24,7 +25,7 @@ const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 
 /// Creates the queue `q` with a message for each number below `count`, and returns their ids.
 async fn with_messages(count: usize) -> (Project, Vec<String>) {
-    let api = new_project();
+    let api = new_movable_project();
     let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
     (api, ids)
 }
@@ -205,7 +206,7 @@ async fn returning_a_message_that_the_claim_does_not_hold_has_no_effect() {
 async fn claims_of_other_queues_and_projects_return_nothing() {
     let (api, ids) = with_messages(1).await;
     let claim = api.claim(1).await;
-    let stranger = new_project();
+    let stranger = new_movable_project();
     stranger.post_bodies("q", &[json!(1)]).await;
     api.post_bodies("other", &[json!(1)]).await;
     let elsewhere = api.claim_from("other", 1).await;
@@ -227,7 +228,7 @@ async fn claims_of_other_queues_and_projects_return_nothing() {
 
 #[tokio::test]
 async fn returning_a_message_does_not_extend_its_life() {
-    let api = new_project();
+    let api = new_movable_project();
     let ids = api.post_messages("q", &json!([{"body": 0, "ttl": 400}, {"body": 1, "ttl": 400}])).await;
     let claim = api.claim(2).await;
 

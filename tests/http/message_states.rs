@@ -10,7 +10,7 @@ use super::signed_urls::{sign, signing_project};
 use super::{
     INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_project, pick, refused, send, text,
 };
-use crate::support::sukkal::CLIENT;
+use support::sukkal::CLIENT;
 
 const PATH: &str = "/v2/queues/q/messages";
 /// Maximum duration of a test, in seconds.

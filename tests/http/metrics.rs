@@ -7,8 +7,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Project, Server, answered, send};
-use crate::support::events::Events;
-use crate::support::exposition::Exposition;
+use support::events::Events;
+use support::exposition::Exposition;
 
 const REQUESTS: &str = "sukkal_http_requests_total";
 const DURATIONS: &str = "sukkal_http_request_duration_seconds";
@@ -20,7 +20,7 @@ const CLAIMS: &str = "/v2/queues/{queue_name}/claims";
 
 /// Returns a new project on a server that only one test uses.
 fn project_on_own_server() -> Project {
-    Project::of(&Arc::new(Server::start(&[])), &format!("project-{}", uuid::Uuid::new_v4()))
+    Project::of(&Arc::new(Server::start_movable(&[])), &format!("project-{}", uuid::Uuid::new_v4()))
 }
 
 impl Project {

@@ -83,11 +83,11 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
 use uuid::Uuid;
 
-use crate::support::redis::{RedisServer, shared_instance};
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{RedisServer, shared_instance};
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
 const INVALID_REQUEST: &str = "Invalid API request";
 const INVALID_BODY: &str = "Invalid request body";
@@ -120,9 +120,22 @@ impl Server {
         shared_instance(&SHARED, || Self::start(&[(KEY_OPTION, KEY)]))
     }
 
+    /// Returns the server that all tests share that move the clock of the store.
+    fn shared_movable() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+
+        shared_instance(&SHARED, || Self::start_movable(&[(KEY_OPTION, KEY)]))
+    }
+
     fn start(environment: &[(&str, &str)]) -> Self {
         let redis = RedisServer::shared();
         Self { sukkal: Sukkal::start_with(&redis.url(), environment), redis }
+    }
+
+    /// Starts a server over a store whose clock can be moved.
+    fn start_movable(environment: &[(&str, &str)]) -> Self {
+        let redis = RedisServer::shared_movable();
+        Self { sukkal: Sukkal::start_with(&redis.url(), &[&[MOVABLE_CLOCK], environment].concat()), redis }
     }
 }
 
@@ -137,6 +150,11 @@ struct Project {
 /// Returns a new project on the shared server.
 fn new_project() -> Project {
     Project::of(&Server::shared(), &format!("project-{}", Uuid::new_v4()))
+}
+
+/// Returns a new project on the shared server whose store has a movable clock.
+fn new_movable_project() -> Project {
+    Project::of(&Server::shared_movable(), &format!("project-{}", Uuid::new_v4()))
 }
 
 impl Project {
@@ -195,7 +213,7 @@ impl Project {
 
     /// Sets the store's clock for one queue ahead of the real time.
     async fn set_clock_of(&self, queue: &str, seconds: i64) {
-        let store = RedisStore::open(&self.server.redis.url().parse().unwrap()).unwrap();
+        let store = open_movable(&self.server.redis.url());
         let queue = QueueId::new(ProjectId::new(&self.id).unwrap(), queue.parse().unwrap()).unwrap();
         store.set_clock(&queue, seconds * 1_000_000).await.expect("the clock can be moved");
     }

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::json;
+use sukkal::descriptors::connections_max;
 
 use super::{Answer, answered, send};
-use crate::support::events::Events;
-use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, child_command, spawn};
-use crate::support::sukkal::{Api, Sukkal};
+use support::events::Events;
+use support::exposition::Exposition;
+use support::redis::{RedisServer, child_command, spawn, until};
+use support::sukkal::{Api, Sukkal};
 
 const QUEUES: &str = "SUKKAL_METRICS__QUEUES";
 /// Longer than figures of queues are cached.
@@ -67,7 +68,7 @@ async fn promtool_finds_nothing_wrong_with_the_metrics() {
 
     let mut promtool = child_command("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut promtool = spawn(promtool).expect("promtool is installed: `make operations`");
+    let mut promtool = spawn(promtool).expect("promtool is installed: `make tools`");
     promtool.stdin.take().unwrap().write_all(exposition.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
 
@@ -167,14 +168,16 @@ async fn operations_of_the_store_are_timed_and_messages_are_counted() {
 
 #[tokio::test]
 async fn refused_requests_are_counted() {
+    const CLIENTS: usize = 1_000;
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_TRANSPORT__MAX_QUEUEING", "1")]);
     let api = sukkal.project("p");
     post(&api, "q", 1).await;
     assert_eq!(value(&sukkal, "sukkal_store_requests_refused_total").await, 0.0);
 
+    assert_eq!(connections_max(CLIENTS), CLIENTS, "the limit on open files is too low");
     redis.pause();
-    let requests = (0..1_000).map(|_| send(api.get("/v2/queues/q/messages?echo=true")));
+    let requests = (0..CLIENTS).map(|_| send(api.get("/v2/queues/q/messages?echo=true")));
     let refused =
         join_all(requests).await.into_iter().filter(|answer| answer.text.contains("more requests than")).count();
     redis.resume();
@@ -227,11 +230,8 @@ async fn the_process_and_its_maintenance_are_shown() {
     post(&sukkal.project("p"), "q", 1).await;
 
     becomes(&sukkal, "sukkal_janitor_rounds_total{result=\"failed\"}", Some(0.0)).await;
-    let deadline = Instant::now() + FIGURES_TIMEOUT;
-    while value(&sukkal, "sukkal_janitor_queues_visited_total").await < 1.0 {
-        assert!(Instant::now() < deadline, "the janitor visits no queue");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let visited = async || value(&sukkal, "sukkal_janitor_queues_visited_total").await;
+    until("the janitor visits a queue", async || visited().await >= 1.0).await;
     assert!(value(&sukkal, "sukkal_janitor_rounds_total{result=\"done\"}").await >= 1.0);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     assert_eq!(metrics(&sukkal).await.value("process_max_fds"), limit.map(|limit| limit as f64));

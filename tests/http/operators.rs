@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::{
     INVALID_PARAMETER, INVALID_REQUEST, NO_ROUTE, Project, Server, answered, follow, new_project, pick, refused,
 };
-use crate::support::events::Events;
-use crate::support::redis::{block_until, shared_instance};
-use crate::support::sukkal::CLIENT;
+use support::events::Events;
+use support::redis::{block_until, shared_instance};
+use support::sukkal::CLIENT;
 
 /// Returns two new projects on a server with `admin_mode`: that of an operator and another one.
 fn operator_and_owner() -> (Project, Project) {

@@ -6,8 +6,8 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
 use super::{Answer, answered, new_project, pick, send};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::RedisServer;
+use support::sukkal::{Api, Sukkal};
 
 const CLAIMS: &str = "/v2/queues/q/claims";
 const MESSAGES: &str = "/v2/queues/q/messages";

@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::{Answer, CONFLICT, INVALID_BODY, INVALID_REQUEST, KEY, KEY_OPTION, NO_ROUTE, NOT_FOUND};
 use super::{answered, refused, send};
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::support::secrets;
-use crate::support::sukkal::{Api, Sukkal};
+use support::ports::free_port;
+use support::redis::RedisServer;
+use support::secrets;
+use support::sukkal::{Api, Sukkal};
 
 const POOLING: (&str, &str) = ("SUKKAL_POOLING__ENABLED", "true");
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID_PARAMETER, Project, answered, follow, new_project, pick, refused};
+use super::{INVALID_PARAMETER, Project, answered, follow, new_movable_project, new_project, pick, refused};
 
 async fn list(api: &Project, query: &str) -> Value {
     answered(api.get(&format!("/v2/queues?{query}")), 200).await.json()
@@ -10,7 +10,7 @@ async fn list(api: &Project, query: &str) -> Value {
 
 #[tokio::test]
 async fn a_list_with_stats_counts_messages_and_what_became_of_them() {
-    let api = new_project();
+    let api = new_movable_project();
     api.create("empty", &json!({})).await;
     api.create("q", &json!({"_default_message_delay": 1, "_max_claim_count": 1, "_dead_letter_queue": "letters"}))
         .await;
@@ -42,7 +42,7 @@ async fn a_list_with_stats_counts_messages_and_what_became_of_them() {
 
 #[tokio::test]
 async fn the_oldest_age_is_that_of_the_first_available_message() {
-    let api = new_project();
+    let api = new_movable_project();
     api.post_bodies("q", &[json!(1), json!(2)]).await;
     api.set_clock_ahead(100).await;
     api.post_bodies("q", &[json!(3)]).await;

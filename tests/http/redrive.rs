@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::time::{Duration, sleep};
 
 use super::{
     CONFLICT, INVALID_BODY, INVALID_REQUEST, KEY, KEY_OPTION, NOT_FOUND, Project, Server, answered, new_project, pick,
     refused, text,
 };
+use support::redis::{until, until_some};
 
 const REDRIVE: &str = "/v2/queues/dead/redrive";
 
@@ -17,9 +17,11 @@ async fn with_dead_letters(bodies: &[Value]) -> Project {
     let api = new_project();
     api.create("q", &json!({"_max_claim_count": 0, "_dead_letter_queue": "dead"})).await;
     api.post_bodies("q", bodies).await;
-    while api.stats("q").await["total"] != 0 {
+    until("the messages are dead letters", async || {
         answered(api.post("/v2/queues/q/claims?limit=20", &json!({})), 204).await;
-    }
+        api.stats("q").await["total"] == 0
+    })
+    .await;
     let unlimited = json!([{"op": "remove", "path": "/metadata/_max_claim_count"}]);
     answered(api.patch("q", &unlimited), 200).await;
     api
@@ -39,13 +41,7 @@ async fn task(api: &Project, path: &str) -> Value {
 
 /// Returns a task when it has ended.
 async fn ended(api: &Project, path: &str) -> Value {
-    loop {
-        let task = task(api, path).await;
-        if task["state"] != "running" {
-            return task;
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
+    until_some("the task ends", async || Some(task(api, path).await).filter(|task| task["state"] != "running")).await
 }
 
 #[tokio::test]
@@ -136,9 +132,8 @@ async fn a_project_has_a_limited_number_of_running_redrives() {
 
     start(&other, &slow).await;
     answered(api.delete(&running), 204).await;
-    while api.post("/v2/queues/q/redrive", &slow).send().await.unwrap().status() == 429 {
-        sleep(Duration::from_millis(20)).await;
-    }
+    let again = async || api.post("/v2/queues/q/redrive", &slow).send().await.unwrap().status() != 429;
+    until("the first redrive has ended", again).await;
     assert_eq!(answered(api.get("/v2/queues/q/tasks"), 200).await.json()["tasks"][0]["state"], "running");
 }
 

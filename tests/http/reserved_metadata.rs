@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, follow, new_project, pick, refused};
-use crate::support::sukkal::Sukkal;
+use support::sukkal::Sukkal;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 

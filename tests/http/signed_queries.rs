@@ -2,9 +2,9 @@
 
 use super::signed_urls::{EXPIRES, NOT_SIGNED, SECRET, SignedUrl, sign, signing_project};
 use super::*;
-use crate::support::events::Events;
-use crate::support::redis::block_until;
-use crate::support::sukkal::CLIENT;
+use support::events::Events;
+use support::redis::block_until;
+use support::sukkal::CLIENT;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 

@@ -9,9 +9,9 @@ use sukkal::api::wire::checksum::Checksums;
 use sukkal::domain::ClientIdRule;
 
 use super::*;
-use crate::support::events::Events;
-use crate::support::redis::block_until;
-use crate::support::sukkal::CLIENT;
+use support::events::Events;
+use support::redis::block_until;
+use support::sukkal::CLIENT;
 
 pub(super) const SECRET: &str = "a secret of these tests";
 pub(super) const EXPIRES: &str = "2099-01-01T00:00:00";

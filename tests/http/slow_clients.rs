@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::support::redis::block_until;
+use support::redis::block_until;
 
 /// Much longer than the `client_timeout` of the server.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ async fn an_idle_connection_is_closed() {
 #[tokio::test]
 async fn an_incomplete_body_is_408() {
     let half = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nX-Project-ID: p\r\nContent-Length: 100";
-    let client = crate::support::sukkal::CLIENT;
+    let client = support::sukkal::CLIENT;
 
     let response = response_after(&format!("{half}\r\nClient-ID: {client}\r\n\r\n{{\"mess")).await;
 
@@ -57,7 +57,7 @@ async fn an_incomplete_body_is_408() {
 async fn a_body_that_arrives_too_slowly_is_408() {
     let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
     let head = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Project-ID: p";
-    let client = crate::support::sukkal::CLIENT;
+    let client = support::sukkal::CLIENT;
     let mut stream = TcpStream::connect(server.sukkal.url("").replace("http://", "")).await.unwrap();
     stream
         .write_all(format!("{head}\r\nClient-ID: {client}\r\nContent-Length: 1000\r\n\r\n").as_bytes())

@@ -8,8 +8,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{PATCH_TYPE, Project, Server, send};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use support::redis::RedisServer;
+use support::sukkal::Sukkal;
 
 const UNAVAILABLE: &str = "Service temporarily unavailable";
 

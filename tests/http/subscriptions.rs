@@ -10,7 +10,7 @@ use super::{
     Answer, CONFLICT, INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, Server, answered, follow,
     pick, refused, text,
 };
-use crate::support::redis::shared_instance;
+use support::redis::shared_instance;
 
 pub(super) const PATH: &str = "/v2/queues/q/subscriptions";
 pub(super) const URI: &str = "http://127.0.0.1:9/hook";
@@ -22,7 +22,7 @@ pub(super) const LOOPBACK: [(&str, &str); 2] =
 pub(super) fn new_project() -> Project {
     static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
-    Project::of(&shared_instance(&SHARED, || Server::start(&LOOPBACK)), &format!("project-{}", Uuid::new_v4()))
+    Project::of(&shared_instance(&SHARED, || Server::start_movable(&LOOPBACK)), &format!("project-{}", Uuid::new_v4()))
 }
 
 impl Project {

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::push::LOCAL;
 use crate::push::endpoint::{Endpoint, Received};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::RedisServer;
+use support::sukkal::{Api, Sukkal};
 
 /// The two resources that have the name `n`.
 const BOTH: [&str; 2] = ["/v2/queues/n", "/v2/topics/n"];
@@ -262,7 +262,7 @@ async fn subscribers_of_a_topic_confirm_and_get_its_messages_only() {
 
 #[tokio::test]
 async fn a_topic_can_be_in_a_pool_and_move_to_another() {
-    let (server, [other, ..]) = (Pooled::start(), RedisServer::shared_others());
+    let (server, other) = (Pooled::start(), RedisServer::start());
     server.create(&["p"]).await;
     let name = Uuid::new_v4();
     let [queue, topic] = ["queues", "topics"].map(|plural| format!("{plural}/{name}"));

@@ -4,7 +4,7 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use super::{INVALID_PARAMETER, answered, ids, new_project, pick, refused, text};
-use crate::support::events::Events;
+use support::events::Events;
 
 const PATH: &str = "/v2/queues/q/messages";
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

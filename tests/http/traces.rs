@@ -9,11 +9,11 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::json;
 
 use super::{answered, send};
-use crate::support::collector::Collector;
-use crate::support::events::Events;
-use crate::support::ports;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Sukkal;
+use support::collector::Collector;
+use support::events::Events;
+use support::ports;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::Sukkal;
 
 const ENDPOINT: &str = "SUKKAL_TELEMETRY__OTLP_ENDPOINT";
 /// The option of OpenTelemetry for the time between two batches, in milliseconds.

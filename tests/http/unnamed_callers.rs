@@ -2,8 +2,8 @@
 //! and `client_id = "optional"`.
 
 use super::*;
-use crate::support::events::Events;
-use crate::support::sukkal::CLIENT;
+use support::events::Events;
+use support::sukkal::CLIENT;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 const PAGE: &str = "https://app.example.com";

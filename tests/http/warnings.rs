@@ -5,7 +5,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::{Answer, Project, answered, new_project};
-use crate::support::sukkal::CLIENT;
+use support::sukkal::CLIENT;
 
 const NO_DEAD_LETTER_QUEUE: &str = "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both";
 const DELAY_IGNORED: &str = "\"delay\" is ignored, because the queue does not delay messages; \

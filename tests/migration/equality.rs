@@ -13,11 +13,11 @@ use super::workload::{self, Known, QUEUES, hrefs, id_of, post};
 use super::{COMPLETE_BEFORE, OPTIONS, assert_intact, embedded, migrate, run, serve_embedded};
 use crate::http::{answered, send};
 use crate::push::endpoint::{Answer, Endpoint};
-use crate::support::cluster::RedisCluster;
-use crate::support::random::{Random, seed};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
-use crate::support::test_bed::TestBed;
+use support::cluster::RedisCluster;
+use support::random::{Random, seed};
+use support::redis::RedisServer;
+use support::sukkal::{Api, Sukkal};
+use support::test_bed::TestBed;
 
 const PROJECT: &str = "a/project {with} unusual characters";
 /// Times (s) to which the clocks of queues are moved: claims and delays end, and messages expire. The
@@ -43,7 +43,7 @@ impl Filled {
         let token = json!({ "name": "a token", "roles": ["worker"], "project_id": PROJECT, "ttl": 3_600 });
         let token = answered(api.post("/v2/tokens", &token).header("X-Roles", "admin"), 201).await.json();
         let token = token["token"].as_str().unwrap().to_owned();
-        crate::support::secrets::note(&token);
+        support::secrets::note(&token);
         let project = utf8_percent_encode(PROJECT, NON_ALPHANUMERIC);
         let quotas = api.put(&format!("/v2/quotas?project_id={project}")).json(&json!({ "queues": 77 }));
         answered(quotas.header("X-Roles", "admin"), 200).await;
@@ -199,7 +199,7 @@ async fn a_running_redrive_continues() {
 
     migrate(&embedded(folder.path()), &redis.url());
 
-    let sukkal = Sukkal::start_with(&redis.url(), &[OPTIONS[0], ("SUKKAL_JANITOR__PAUSE", "1")]);
+    let sukkal = Sukkal::start_with(&redis.url(), &[OPTIONS[0], OPTIONS[1], ("SUKKAL_JANITOR__PAUSE", "1")]);
     let api = sukkal.project(PROJECT);
     while answered(api.get(task), 200).await.json()["state"] == "running" {
         tokio::time::sleep(Duration::from_millis(20)).await;

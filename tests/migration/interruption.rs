@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use super::view::{assert_equal, view_of};
 use super::workload::{self, post};
 use super::{OPTIONS, assert_intact, command, embedded, migrate, run, serve_embedded};
-use crate::support::random::{Random, seed};
-use crate::support::redis::{RedisServer, Reply, block_until, spawn};
-use crate::support::sukkal::Sukkal;
+use support::random::{Random, seed};
+use support::redis::{RedisServer, Reply, block_until, spawn};
+use support::sukkal::Sukkal;
 
 const PROJECT: &str = "p";
 const POSTED: usize = 20_000;

@@ -15,11 +15,13 @@ use std::sync::Arc;
 use sukkal::push::client::SystemResolver;
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 
-use crate::support::redis::child_command;
-use crate::support::test_bed::Server;
+use support::redis::child_command;
+use support::sukkal::MOVABLE_CLOCK;
+use support::test_bed::Server;
 
 /// Options of all services. Without the janitor, nothing happens between requests.
-pub(crate) const OPTIONS: [(&str, &str); 6] = [
+pub(crate) const OPTIONS: [(&str, &str); 7] = [
+    MOVABLE_CLOCK,
     ("SUKKAL_AUTH__STRATEGIES", "tokens,none"),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_JANITOR__PAUSE", "86400"),
@@ -43,8 +45,8 @@ fn serve_embedded(folder: &Path) -> (EmbeddedStore, Server) {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
-    command.args(arguments);
+    let mut command = child_command(support::sukkal::binary());
+    command.args(arguments).envs([MOVABLE_CLOCK]);
     command
 }
 

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::workload::post;
 use super::{OPTIONS, command, embedded, run};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use support::redis::RedisServer;
+use support::sukkal::Sukkal;
 
 /// Asserts that a migration is refused for this reason, and that the keys in Redis stay the same.
 fn assert_refused(redis: &RedisServer, from: &str, to: &str, reason: &str) {

@@ -12,13 +12,14 @@ use sukkal::storage::migration::{
     Chunk, MigrationError, MigrationSource, MigrationTarget, migrate as migrate_store, verify_source,
 };
 use sukkal::storage::redis::import::RedisImport;
+use sukkal::storage::redis::{Clock, RedisUri};
 use sukkal::storage::{Check, Error};
 use tempfile::TempDir;
 
 use super::workload::post;
 use super::{assert_intact, embedded, migrate};
-use crate::support::redis::{RedisServer, Reply};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, Reply};
+use support::sukkal::Sukkal;
 
 /// Longer than one command is attempted.
 const OUTAGE: Duration = Duration::from_secs(3);
@@ -95,7 +96,8 @@ async fn migrate_disturbed(
 ) -> Result<(), MigrationError> {
     let source = EmbeddedStore::open(folder.path(), Fsync::Off).unwrap();
     let verified = verify_source(&source).await?;
-    let import = RedisImport::open(&redis.url().parse().unwrap(), source.migration_id().await?).unwrap();
+    let uri: RedisUri = redis.url().parse().unwrap();
+    let import = RedisImport::open(&uri.with_clock(Clock::Movable), source.migration_id().await?).unwrap();
     let mut target = Disturbed { import, before_store: None, before_compare: None, before_complete: None };
     let before = match step {
         Before::Store => &mut target.before_store,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::http::answered;
-use crate::support::sukkal::Api;
+use support::sukkal::Api;
 
 const ATTEMPTS: usize = 3;
 

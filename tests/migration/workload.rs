@@ -4,8 +4,8 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, answered, send};
-use crate::support::random::Random;
-use crate::support::sukkal::Api;
+use support::random::Random;
+use support::sukkal::Api;
 
 /// Queues that random requests fill, with their metadata.
 pub(crate) const QUEUES: [(&str, &str); 6] = [

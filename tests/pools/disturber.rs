@@ -10,9 +10,9 @@ use tokio::time::{sleep, timeout};
 
 use super::mover::Move;
 use super::{Deployment, HANG_TIMEOUT, POLL, eventually};
-use crate::support::random::Random;
-use crate::support::test_bed::{Server, ServerUrls};
-use crate::support::timeline::failures::Failures;
+use support::random::Random;
+use support::test_bed::{Server, ServerUrls};
+use support::timeline::failures::Failures;
 
 /// Operations of a queue between two steps, and of the other queue while a pool is down.
 const OPERATIONS: RangeInclusive<u64> = 50..=400;
@@ -88,8 +88,9 @@ pub(crate) struct Disturber<L> {
 }
 
 impl<L: Load + Clone> Disturber<L> {
-    /// Takes all steps, and then further ones until there was enough. Returns the processes.
-    pub(crate) async fn run(mut self, seed: u64, is_enough: impl Fn() -> bool) -> Vec<Server> {
+    /// Takes all steps, and then further ones until there was enough. Returns the processes, and the
+    /// steps.
+    pub(crate) async fn run(mut self, seed: u64, is_enough: impl Fn() -> bool) -> (Vec<Server>, Vec<Step>) {
         let mut random = Random::new(seed, ROLE, 0);
         let (mut steps, mut taken) = (self.steps.to_vec(), Vec::new());
         let mut pools = [0, 1];
@@ -123,8 +124,7 @@ impl<L: Load + Clone> Disturber<L> {
                 self.until_all_serve(load).await;
             }
         }
-        println!("disturber: {} steps: {taken:?}", taken.len());
-        self.servers
+        (self.servers, taken)
     }
 
     /// Stops a pool until requests for its queue have failed, and the other queue has gone on. Hardly

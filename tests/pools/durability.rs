@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Deployment, PROJECT, answered, bodies};
-use crate::support::sukkal::Api;
+use support::sukkal::Api;
 
 const QUEUES: usize = 12;
 

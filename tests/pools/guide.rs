@@ -1,16 +1,15 @@
 //! The example of `docs/pools.md` does what the page says.
 
 use std::fs;
-use std::path::Path;
 
 use super::Deployment;
-use crate::support::redis::child_command;
+use support::redis::child_command;
 
 #[test]
 fn the_example_of_the_guide_creates_queues_in_the_pools_that_it_names() {
     let deployment = Deployment::embedded(2);
     let server = deployment.serve();
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pools.md")).unwrap();
+    let page = fs::read_to_string(support::root().join("docs/pools.md")).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with("Try it\n")).unwrap();
     let blocks: Vec<&str> = section.split("```").skip(1).step_by(2).collect();
     let [_start, pools, queues, shown] = blocks[..] else { panic!("not four blocks: {blocks:?}") };

@@ -26,9 +26,10 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) use self::disturber::{Disturber, Load, MOVES, STOPS, Step};
 pub(crate) use self::mover::Move;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, POOLING, Sukkal};
-use crate::support::test_bed::TestBed;
+use support::redis::RedisServer;
+pub(crate) use support::redis::until;
+use support::sukkal::{Api, MOVABLE_CLOCK, POOLING, Sukkal};
+use support::test_bed::TestBed;
 
 /// Names of the pools of a deployment, in the order of its servers.
 pub(crate) const POOLS: [&str; 3] = ["a", "b", "c"];
@@ -104,7 +105,7 @@ impl Deployment {
     }
 
     fn serve_with(&self, options: &[(&str, &str)]) -> Sukkal {
-        Sukkal::start_with(&self.url(), &[&POOLING[..], options].concat())
+        Sukkal::start_with(&self.url(), &[&POOLING[..], &[MOVABLE_CLOCK], options].concat())
     }
 
     /// Creates or replaces the pools, which have these weights from now on.
@@ -184,14 +185,4 @@ pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
         }
     };
     timeout(PROGRESS_TIMEOUT, polls).await.unwrap_or_else(|_| panic!("it does not happen: {what}"));
-}
-
-/// Repeats a check until it is true.
-pub(crate) async fn until(what: &str, check: impl AsyncFn() -> bool) {
-    let checks = async {
-        while !check().await {
-            sleep(POLL).await;
-        }
-    };
-    timeout(HANG_TIMEOUT, checks).await.unwrap_or_else(|_| panic!("it does not happen: {what}"));
 }

@@ -7,7 +7,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::{Deployment, PROJECT, admin, answered, bodies, list, post, until};
-use crate::support::sukkal::Sukkal;
+use support::sukkal::Sukkal;
 
 fn move_to(server: &Sukkal, queue: &str, body: &Value) -> RequestBuilder {
     admin(server, Method::POST, &format!("queues/{queue}/move")).json(body)

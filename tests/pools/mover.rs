@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{POLL, POOLS};
-use crate::support::random::Random;
-use crate::support::test_bed::Server;
+use support::random::Random;
+use support::test_bed::Server;
 
 /// Longest time until a queue has moved, although a process was killed.
 const MOVE_MAX: Duration = Duration::from_secs(60);

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{Deployment, HANG_TIMEOUT, Management, PROJECT, admin, answered, bodies, list, post, unavailable, until};
-use crate::support::events::Events;
-use crate::support::exposition::Exposition;
-use crate::support::sukkal::{Api, Sukkal};
+use support::events::Events;
+use support::exposition::Exposition;
+use support::sukkal::{Api, Sukkal};
 
 /// More requests than a store has in flight.
 const FLOOD: usize = 150;

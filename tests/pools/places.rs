@@ -8,9 +8,9 @@ use tokio::time::timeout;
 use super::{ANSWER_MAX, Deployment, HANG_TIMEOUT, Management, PROJECT, admin, answered, bodies, list, post, until};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
-use crate::support::events::Events;
-use crate::support::exposition::Exposition;
-use crate::support::sukkal::{Api, Sukkal};
+use support::events::Events;
+use support::exposition::Exposition;
+use support::sukkal::{Api, Sukkal};
 
 /// Two processes, and pools of two flavors. So queues get other pools without a change of the list of
 /// pools, after which processes would forget where queues are.

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{Deployment, Management, PROJECT, admin, answered, bodies, list, post, until};
-use crate::support::redis::RedisServer;
-use crate::support::secrets;
-use crate::support::sukkal::Sukkal;
+use support::redis::RedisServer;
+use support::secrets;
+use support::sukkal::Sukkal;
 
 pub(super) const PASSWORD: &str = "pool-password-8271";
 const SENTINEL_PASSWORD: &str = "sentinel-password-5530";

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::installed::run;
 use super::redis::child_command;
 
 const CONFIG: &str = "\
@@ -29,22 +28,22 @@ organizationalUnitName = optional
 commonName = supplied
 ";
 /// The names of a server on this machine.
-pub(crate) const LOCAL: &str = "DNS:localhost,IP:127.0.0.1";
+pub const LOCAL: &str = "DNS:localhost,IP:127.0.0.1";
 
 /// An authority with its files, which are removed on drop.
-pub(crate) struct Authority {
+pub struct Authority {
     dir: TempDir,
 }
 
 /// A certificate and its key, in PEM format.
 #[derive(Clone, Debug)]
-pub(crate) struct Certificate {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+pub struct Certificate {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 impl Authority {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         fs::write(dir.path().join("openssl.cnf"), CONFIG).expect("the directory is writable");
         fs::write(dir.path().join("index.txt"), "").expect("the directory is writable");
@@ -57,23 +56,23 @@ impl Authority {
     }
 
     /// Returns the file with the certificate of the authority.
-    pub(crate) fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.dir.path().join("ca.pem")
     }
 
     /// Issues a certificate with this subject, for clients and for servers on this machine. `name` is
     /// the name of its files.
-    pub(crate) fn issue(&self, name: &str, subject: &str) -> Certificate {
+    pub fn issue(&self, name: &str, subject: &str) -> Certificate {
         self.issue_until(name, subject, LOCAL, "20991231000000Z")
     }
 
     /// Issues a certificate for these subject alternative names.
-    pub(crate) fn issue_for(&self, name: &str, alternative_names: &str) -> Certificate {
+    pub fn issue_for(&self, name: &str, alternative_names: &str) -> Certificate {
         self.issue_until(name, &format!("/CN={name}"), alternative_names, "20991231000000Z")
     }
 
     /// Issues a certificate that has expired.
-    pub(crate) fn issue_expired(&self, name: &str, alternative_names: &str) -> Certificate {
+    pub fn issue_expired(&self, name: &str, alternative_names: &str) -> Certificate {
         self.issue_until(name, &format!("/CN={name}"), alternative_names, "20200102000000Z")
     }
 
@@ -95,13 +94,14 @@ impl Authority {
     fn openssl(&self, arguments: &str, more: &[&str]) {
         let mut command = child_command("openssl");
         let arguments = command.args(arguments.split(' ')).args(more);
-        run(arguments.current_dir(&self.dir), "openssl makes certificates");
+        let output = arguments.current_dir(&self.dir).output().expect("openssl is installed: `make tools`");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
 impl Certificate {
     /// Replaces the files of this certificate with those of another one.
-    pub(crate) fn replace_with(&self, other: &Self) {
+    pub fn replace_with(&self, other: &Self) {
         for (old, new) in [(&self.certificate, &other.certificate), (&self.key, &other.key)] {
             let copy = old.with_extension("new");
             fs::copy(new, &copy).expect("the file can be copied");
@@ -111,6 +111,6 @@ impl Certificate {
 }
 
 /// Returns the path as text.
-pub(crate) fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().expect("a temporary path is UTF-8")
 }

@@ -6,10 +6,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ports::{first_that_starts, free_port};
-use super::redis::{RedisServer, Reply, block_until, shared_instance};
+use super::redis::{POLL_TIMEOUT, RedisServer, Reply, block_until, shared_instance};
 
 /// The first and last slot of each node, as `redis-cli --cluster create` would assign them.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
@@ -21,18 +21,18 @@ const NODE_TIMEOUT_MS: &str = "2000";
 const PAUSE_BETWEEN_MOVES: Duration = Duration::from_millis(300);
 
 /// Three running nodes, which are killed on drop.
-pub(crate) struct RedisCluster {
+pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
     /// Starts the nodes and waits until each of them serves.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// Starts nodes with further options as in `redis.conf`, such as `("appendonly", "yes")`.
-    pub(crate) fn start_with(options: &[(&str, &str)]) -> Self {
+    pub fn start_with(options: &[(&str, &str)]) -> Self {
         let (nodes, bus_ports): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| start_node(options)).unzip();
         for (index, node) in nodes.iter().enumerate() {
             let (first, last) = SLOTS[index];
@@ -56,7 +56,7 @@ impl RedisCluster {
 
     /// Returns the cluster that all tests of this process share, if they neither damage it nor
     /// depend on the absence of other keys.
-    pub(crate) fn shared() -> Arc<Self> {
+    pub fn shared_movable() -> Arc<Self> {
         static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
 
         shared_instance(&SHARED, Self::start)
@@ -64,7 +64,7 @@ impl RedisCluster {
 
     /// Returns `redis-cluster://127.0.0.1:P1,127.0.0.1:P2,127.0.0.1:P3`, or `rediss-cluster` with
     /// TLS.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let addresses: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         let url = self.nodes[0].url();
         let (scheme, _) = url.split_once(':').expect("a URL has a scheme");
@@ -72,12 +72,12 @@ impl RedisCluster {
     }
 
     /// Returns the masters in the order of their slots.
-    pub(crate) fn nodes(&self) -> &[RedisServer] {
+    pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
     /// Returns the master that holds `key`. Asks the first node, which must run.
-    pub(crate) fn node_of(&self, key: &str) -> &RedisServer {
+    pub fn node_of(&self, key: &str) -> &RedisServer {
         let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).as_int();
         let holds = |&(first, last): &(u16, u16)| (i64::from(first)..=i64::from(last)).contains(&slot);
         &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
@@ -91,9 +91,11 @@ impl RedisCluster {
         let port = target.port().to_string();
         ok(target, &["CLUSTER", "SETSLOT", slot, "IMPORTING", &source_id]);
         ok(source, &["CLUSTER", "SETSLOT", slot, "MIGRATING", &target_id]);
+        let deadline = Instant::now() + POLL_TIMEOUT;
         loop {
             let keys = source.command(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
             let [key] = keys.items() else { break };
+            assert!(Instant::now() < deadline, "slot {slot} still has keys after {POLL_TIMEOUT:?}");
             let moved = source.command(&["MIGRATE", "127.0.0.1", &port, key.as_text(), "0", "5000"]);
             // A key may have expired meanwhile.
             assert!(["OK", "NOKEY"].contains(&moved.as_text()), "{moved:?}");
@@ -103,22 +105,32 @@ impl RedisCluster {
         }
     }
 
-    /// Adds a replica to the master of a cluster, and waits until it is in sync.
-    pub(crate) fn add_replica(master: &RedisServer) -> RedisServer {
+    /// Adds a replica to a master of the cluster, and waits until it is in sync and all masters know it.
+    /// Only then can they elect it.
+    pub fn add_replica(&self, master: &RedisServer) -> RedisServer {
         let (replica, bus_port) = start_node(&[]);
-        let id = master.command(&["CLUSTER", "MYID"]).as_text().to_owned();
-        ok(master, &["CLUSTER", "MEET", "127.0.0.1", &replica.port().to_string(), &bus_port]);
+        let [id, replica_id] = [master, &replica].map(|node| node.command(&["CLUSTER", "MYID"]).as_text().to_owned());
+        for node in &self.nodes {
+            ok(node, &["CLUSTER", "MEET", "127.0.0.1", &replica.port().to_string(), &bus_port]);
+        }
         block_until("the replica knows its master", || {
             replica.command(&["CLUSTER", "REPLICATE", &id]) == Reply::Status("OK".to_owned())
         });
-        block_until("the replica is in step", || {
+        block_until("the replica is in sync", || {
             replica.command(&["INFO", "replication"]).as_text().contains("master_link_status:up")
+        });
+        block_until("all masters know the replica", || {
+            self.nodes.iter().all(|node| {
+                let nodes = node.command(&["CLUSTER", "NODES"]);
+                let mut lines = nodes.as_text().lines();
+                lines.any(|line| line.starts_with(&replica_id) && line.contains(&format!("slave {id} ")))
+            })
         });
         replica
     }
 
     /// Waits until every node serves and sees the others do so, for instance after a restart.
-    pub(crate) fn wait_until_ok(&self) {
+    pub fn wait_until_ok(&self) {
         let whole = ["cluster_state:ok\r\n", "cluster_slots_ok:16384\r\n", "cluster_known_nodes:3\r\n"];
         block_until("the cluster is whole", || {
             self.nodes.iter().all(|node| {
@@ -130,13 +142,13 @@ impl RedisCluster {
 }
 
 /// Moves the slot of a key from node to node, with all its keys, until it is dropped.
-pub(crate) struct SlotMover {
+pub struct SlotMover {
     over: Arc<AtomicBool>,
     moves: Option<JoinHandle<usize>>,
 }
 
 impl SlotMover {
-    pub(crate) fn start(cluster: Arc<RedisCluster>, key: &str) -> Self {
+    pub fn start(cluster: Arc<RedisCluster>, key: &str) -> Self {
         let slot = cluster.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).as_int().to_string();
         let first = cluster.nodes.iter().position(|node| node.port() == cluster.node_of(key).port());
         let mut from = first.expect("the slot has a node");
@@ -156,7 +168,7 @@ impl SlotMover {
     }
 
     /// Stops after the current move, and returns the number of moves.
-    pub(crate) fn stop(mut self) -> usize {
+    pub fn stop(mut self) -> usize {
         self.over.store(true, Ordering::SeqCst);
         let moves = self.moves.take().expect("it is taken only here");
         moves.join().expect("the slot can be moved")

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTIONS_MAX: usize = 100;
 
 /// A collector, which stops when it is dropped.
-pub(crate) struct Collector {
+pub struct Collector {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
     server: JoinHandle<()>,
@@ -32,18 +32,18 @@ pub(crate) struct Collector {
 
 /// A span, with the name and the version of the service that has sent it.
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub(crate) service: String,
-    pub(crate) span: Span,
+pub struct Received {
+    pub service: String,
+    pub span: Span,
 }
 
 impl Collector {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::on(ports::listen())
     }
 
     /// Starts a collector on a socket.
-    pub(crate) fn on(listener: TcpListener) -> Self {
+    pub fn on(listener: TcpListener) -> Self {
         listener.set_nonblocking(true).expect("a socket has this option");
         let address = listener.local_addr().expect("a bound socket has an address");
         let listener = tokio::net::TcpListener::from_std(listener).expect("a bound socket can be used");
@@ -63,17 +63,17 @@ impl Collector {
     }
 
     /// Returns the URL that the service sends traces to.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Returns all spans so far.
-    pub(crate) fn spans(&self) -> Vec<Received> {
+    pub fn spans(&self) -> Vec<Received> {
         lock(&self.received).clone()
     }
 
     /// Waits for a span that meets the condition.
-    pub(crate) async fn span(&self, what: &str, condition: impl Fn(&Span) -> bool) -> Received {
+    pub async fn span(&self, what: &str, condition: impl Fn(&Span) -> bool) -> Received {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = self.spans().into_iter().find(|received| condition(&received.span)) {
@@ -93,7 +93,7 @@ impl Drop for Collector {
 
 impl Received {
     /// Returns an attribute of the span as text.
-    pub(crate) fn attribute(&self, key: &str) -> Option<String> {
+    pub fn attribute(&self, key: &str) -> Option<String> {
         text_of(&self.span.attributes, key)
     }
 }

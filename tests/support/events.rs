@@ -1,43 +1,41 @@
 //! A reader of server-sent events, which follows the rules of a browser's `EventSource`.
 
-use std::time::Duration;
-
 use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
-use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::redis::in_time;
 
 /// A stream of events.
-pub(crate) struct Events {
+pub struct Events {
     response: Response,
     buffer: Vec<u8>,
 }
 
 /// An event with data.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Event {
-    pub(crate) kind: String,
-    pub(crate) id: String,
-    pub(crate) data: Value,
+pub struct Event {
+    pub kind: String,
+    pub id: String,
+    pub data: Value,
 }
 
 impl Events {
     /// Sends a request whose response is a stream.
-    pub(crate) async fn open(request: RequestBuilder) -> Self {
-        let response = request.header("Accept", "text/event-stream").send().await.expect("the server answers");
+    pub async fn open(request: RequestBuilder) -> Self {
+        let sent = request.header("Accept", "text/event-stream").send();
+        let response = in_time("a stream opens", sent).await.expect("the server answers");
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self { response, buffer: Vec::new() }
     }
 
     /// Returns the next event, or `None` when the stream has ended regularly.
-    pub(crate) async fn next(&mut self) -> Option<Event> {
-        timeout(PATIENCE, self.read()).await.expect("a line arrives")
+    pub async fn next(&mut self) -> Option<Event> {
+        in_time("an event arrives", self.read()).await
     }
 
     /// Returns the bodies of the next messages.
-    pub(crate) async fn bodies(&mut self, count: usize) -> Vec<Value> {
+    pub async fn bodies(&mut self, count: usize) -> Vec<Value> {
         let mut bodies = Vec::new();
         while bodies.len() < count {
             bodies.push(self.next().await.expect("the stream goes on").data["body"].take());
@@ -46,9 +44,9 @@ impl Events {
     }
 
     /// Waits for a comment line, which only shows that the stream is alive.
-    pub(crate) async fn heartbeat(&mut self) {
+    pub async fn heartbeat(&mut self) {
         let heartbeat = async { while !self.block().await.expect("the stream goes on").starts_with(':') {} };
-        timeout(PATIENCE, heartbeat).await.expect("a line arrives");
+        in_time("a heartbeat arrives", heartbeat).await;
     }
 
     async fn read(&mut self) -> Option<Event> {

@@ -3,24 +3,29 @@
 
 use std::collections::BTreeMap;
 
+use super::redis::in_time;
+
 /// The samples of an exposition.
 #[derive(Debug)]
-pub(crate) struct Exposition {
+pub struct Exposition {
     /// The type of each metric.
-    pub(crate) kinds: BTreeMap<String, String>,
+    pub kinds: BTreeMap<String, String>,
     /// The value of each sample, by its name and its labels as they are written.
     samples: BTreeMap<String, f64>,
 }
 
 impl Exposition {
     /// Gets the exposition of a server, without client headers.
-    pub(crate) async fn of(url: &str) -> Self {
-        let answer = reqwest::get(format!("{url}/metrics")).await.expect("the server answers");
-        Self::read(&answer.text().await.expect("the whole response arrives"))
+    pub async fn of(url: &str) -> Self {
+        let text = async {
+            let answer = reqwest::get(format!("{url}/metrics")).await.expect("the server answers");
+            answer.text().await.expect("the whole response arrives")
+        };
+        Self::read(&in_time("the metrics arrive", text).await)
     }
 
     /// Parses an exposition. Panics if it is invalid.
-    pub(crate) fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         let mut exposition = Self { kinds: BTreeMap::new(), samples: BTreeMap::new() };
         let mut metric = "";
         let lines = text.strip_suffix('\n').expect("the last line ends with a line feed").split('\n');
@@ -55,12 +60,12 @@ impl Exposition {
     }
 
     /// Returns the value of a sample, or `None` if it does not exist.
-    pub(crate) fn value(&self, series: &str) -> Option<f64> {
+    pub fn value(&self, series: &str) -> Option<f64> {
         self.samples.get(series).copied()
     }
 
     /// Returns the values of all samples with this name, by their labels.
-    pub(crate) fn all(&self, name: &str) -> BTreeMap<Vec<(String, String)>, f64> {
+    pub fn all(&self, name: &str) -> BTreeMap<Vec<(String, String)>, f64> {
         let own = self.samples.iter().filter(|(series, _)| series.split('{').next() == Some(name));
         own.map(|(series, value)| (labels(series), *value)).collect()
     }

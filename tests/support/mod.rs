@@ -1,22 +1,40 @@
 //! The test environment: Redis servers and clusters, Sukkal processes, a proxy that simulates
 //! network faults, certificates, Python and Node.js.
 
-pub(crate) mod browser;
-pub(crate) mod certificates;
-pub(crate) mod cluster;
-pub(crate) mod collector;
-pub(crate) mod events;
-pub(crate) mod exposition;
-mod installed;
-pub(crate) mod node;
-pub(crate) mod ports;
-pub(crate) mod proxy;
-pub(crate) mod python;
-pub(crate) mod random;
-pub(crate) mod redis;
-pub(crate) mod secrets;
-pub(crate) mod socket;
-pub(crate) mod sukkal;
-#[cfg(feature = "movable-clock")]
-pub(crate) mod test_bed;
-pub(crate) mod timeline;
+#![allow(
+    missing_docs,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    clippy::new_without_default,
+    clippy::return_self_not_must_use,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a panic is how a test fails, and only tests and benchmarks use this library"
+)]
+
+pub mod browser;
+pub mod campaign;
+pub mod certificates;
+pub mod cluster;
+pub mod collector;
+pub mod events;
+pub mod exposition;
+pub mod node;
+pub mod ports;
+pub mod proxy;
+pub mod python;
+pub mod random;
+pub mod redis;
+pub mod report;
+pub mod secrets;
+pub mod socket;
+pub mod sukkal;
+pub mod test_bed;
+pub mod timeline;
+
+use std::path::Path;
+
+/// Returns the root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

@@ -16,7 +16,7 @@ const COUNT: u16 = 12_000;
 const STARTS_MAX: usize = 5;
 
 /// Listens on a free port of 127.0.0.1.
-pub(crate) fn listen() -> TcpListener {
+pub fn listen() -> TcpListener {
     // A process uses each port once, and processes start far from each other.
     static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(std::process::id().wrapping_mul(1009)));
 
@@ -31,14 +31,14 @@ pub(crate) fn listen() -> TcpListener {
 
 /// Returns a port that was free a moment ago. Another process may take it first, so callers must be
 /// ready to try again.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let address = listen().local_addr().expect("a bound socket has an address");
     address.port()
 }
 
 /// Retries a start that failed, because the port may have been taken after it was found free.
 #[allow(clippy::panic, reason = "fails the test, in the program's words")]
-pub(crate) fn first_that_starts<T>(mut start: impl FnMut() -> Result<T, String>) -> T {
+pub fn first_that_starts<T>(mut start: impl FnMut() -> Result<T, String>) -> T {
     let mut attempt = start();
     for _ in 1..STARTS_MAX {
         attempt = attempt.or_else(|_| start());

@@ -18,11 +18,12 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::ports;
+use super::redis::{POLL_TIMEOUT, block_until};
 
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// A proxy on a free port of 127.0.0.1. It closes all connections on drop.
-pub(crate) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     relay: Relay,
     connections: Arc<Mutex<JoinSet<io::Result<()>>>>,
@@ -39,7 +40,7 @@ struct Listening {
 
 impl Proxy {
     /// Starts a proxy that forwards connections to `target`, which need not listen yet.
-    pub(crate) fn start(target: SocketAddr) -> Self {
+    pub fn start(target: SocketAddr) -> Self {
         let socket = ports::listen();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let proxy = Self {
@@ -57,40 +58,45 @@ impl Proxy {
         proxy
     }
 
-    pub(crate) fn addr(&self) -> SocketAddr {
+    pub fn addr(&self) -> SocketAddr {
         self.address
     }
 
     /// Returns `SCHEME://127.0.0.1:PORT`.
-    pub(crate) fn url(&self, scheme: &str) -> String {
+    pub fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.address)
     }
 
     /// Forwards new connections to another server. Open connections continue.
-    pub(crate) fn lead_to(&self, target: SocketAddr) {
+    pub fn lead_to(&self, target: SocketAddr) {
         *lock(&self.relay.target) = target;
     }
 
     /// Stops forwarding everything, even the closing of a connection. Connections stay open, new
     /// ones are accepted, and received data is held back.
-    pub(crate) fn black_hole(&self) {
+    pub fn black_hole(&self) {
         self.relay.forwarding.send_replace(false);
     }
 
     /// Ends `black_hole` and `refuse`, and forwards the data that was held back. Call `cut` first
     /// if the silent connections should be closed.
-    pub(crate) fn restore(&self) {
+    pub fn restore(&self) {
         let mut listening = self.listening();
         if listening.is_none() {
-            let socket = StdListener::bind(self.address).expect("the port is still free");
-            *listening = Some(self.start_listening(socket));
+            // Another process may try the port at this moment.
+            let mut socket = None;
+            block_until("the port is free again", || {
+                socket = StdListener::bind(self.address).ok();
+                socket.is_some()
+            });
+            *listening = socket.map(|socket| self.start_listening(socket));
         }
         self.relay.forwarding.send_replace(true);
     }
 
     /// Closes every connection at both ends, including those that are not accepted yet. New
     /// connections are accepted.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         let mut connections = {
             let listening = self.listening();
             let mut connections = lock(&self.connections);
@@ -107,18 +113,18 @@ impl Proxy {
     ///
     /// A reply is the data that the server sends at once. Replies to a client's handshake and pings
     /// count as well, and the replies of a pipeline may count as one.
-    pub(crate) fn drop_replies(&self, count: usize) {
+    pub fn drop_replies(&self, count: usize) {
         self.relay.replies_to_drop.store(count, Ordering::SeqCst);
     }
 
     /// Returns how many replies `drop_replies` still has to discard. A test should see 0 at its
     /// end.
-    pub(crate) fn replies_to_drop(&self) -> usize {
+    pub fn replies_to_drop(&self) -> usize {
         self.relay.replies_to_drop.load(Ordering::SeqCst)
     }
 
     /// Refuses connections until `restore`. Open connections continue; use `cut` to close them.
-    pub(crate) fn refuse(&self) {
+    pub fn refuse(&self) {
         if let Some(Listening { socket, accept_task }) = self.listening().take() {
             drop(socket);
             accept_task.abort();
@@ -156,7 +162,7 @@ impl Proxy {
             future.await;
             done.send(()).expect("the caller waits");
         });
-        end.recv().expect("the future ends");
+        end.recv_timeout(POLL_TIMEOUT).expect("the connections of the proxy close in time");
     }
 
     fn runtime(&self) -> &Runtime {

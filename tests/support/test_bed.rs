@@ -15,18 +15,18 @@ use sukkal::metrics::LiveCount;
 use sukkal::push::client::{Resolver, SystemResolver};
 use sukkal::storage::Driver;
 use sukkal::storage::embedded::EmbeddedStore;
-use sukkal::storage::redis::RedisStore;
+use sukkal::storage::redis::{Clock, RedisStore, RedisUri};
 use sukkal::{app, janitor};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::random::Random;
-use super::sukkal::{Api, POOLING, Sukkal};
+use super::sukkal::{Api, MOVABLE_CLOCK, POOLING, Sukkal};
 
 /// A store that servers share.
 #[derive(Clone)]
-pub(crate) enum TestBed {
+pub enum TestBed {
     Redis {
         url: String,
         store: Box<RedisStore>,
@@ -41,16 +41,16 @@ pub(crate) enum TestBed {
 }
 
 /// One of the servers.
-pub(crate) enum Server {
+pub enum Server {
     Process(Sukkal),
     InProcess(InProcessServer),
 }
 
 /// The URLs of the servers that get new requests.
-pub(crate) struct ServerUrls(RwLock<Vec<String>>);
+pub struct ServerUrls(RwLock<Vec<String>>);
 
 /// A server in this process.
-pub(crate) struct InProcessServer {
+pub struct InProcessServer {
     runtime: Option<Runtime>,
     address: SocketAddr,
     stopping: CancellationToken,
@@ -59,16 +59,16 @@ pub(crate) struct InProcessServer {
 
 impl TestBed {
     /// Uses the Redis server at this address.
-    pub(crate) fn redis(url: &str) -> Self {
-        Self::Redis { url: url.to_owned(), store: Box::new(open(url)) }
+    pub fn redis(url: &str) -> Self {
+        Self::Redis { url: url.to_owned(), store: Box::new(open_movable(url)) }
     }
 
     /// Uses this management store. The queue under test is in one of the pools at these addresses.
-    pub(crate) fn pooled(management: &str, pools: &[String]) -> Self {
-        Self::Pooled { url: management.to_owned(), pools: pools.iter().map(|pool| open(pool)).collect() }
+    pub fn pooled(management: &str, pools: &[String]) -> Self {
+        Self::Pooled { url: management.to_owned(), pools: pools.iter().map(|pool| open_movable(pool)).collect() }
     }
 
-    pub(crate) fn store(&self) -> &dyn Driver {
+    pub fn store(&self) -> &dyn Driver {
         match self {
             Self::Redis { store, .. } => &**store,
             Self::Pooled { pools, .. } => &pools[0],
@@ -77,7 +77,7 @@ impl TestBed {
     }
 
     /// Sets how far the clock of the queue is ahead of the real one, in microseconds.
-    pub(crate) async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
+    pub async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         match self {
             // While a slot moves, its keys cannot be used.
             Self::Redis { store, .. } => while store.set_clock(queue, offset_us).await.is_err() {},
@@ -92,10 +92,14 @@ impl TestBed {
     }
 
     /// Starts a server with these environment variables.
-    pub(crate) fn serve(&self, environment: &[(&str, &str)]) -> Server {
+    pub fn serve(&self, environment: &[(&str, &str)]) -> Server {
         match self {
-            Self::Redis { url, .. } => Server::Process(Sukkal::start_with(url, environment)),
-            Self::Pooled { url, .. } => Server::Process(Sukkal::start_with(url, &[&POOLING[..], environment].concat())),
+            Self::Redis { url, .. } => {
+                Server::Process(Sukkal::start_with(url, &[&[MOVABLE_CLOCK], environment].concat()))
+            }
+            Self::Pooled { url, .. } => {
+                Server::Process(Sukkal::start_with(url, &[&POOLING[..], &[MOVABLE_CLOCK], environment].concat()))
+            }
             Self::Embedded(store) => Server::in_process(store, environment, Arc::new(SystemResolver)),
         }
     }
@@ -103,11 +107,11 @@ impl TestBed {
 
 impl Server {
     /// Starts a server in this process, which resolves the names of subscribers like this.
-    pub(crate) fn in_process(store: &EmbeddedStore, environment: &[(&str, &str)], resolver: Arc<dyn Resolver>) -> Self {
+    pub fn in_process(store: &EmbeddedStore, environment: &[(&str, &str)], resolver: Arc<dyn Resolver>) -> Self {
         Self::InProcess(InProcessServer::start(store, environment, resolver))
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         match self {
             Self::Process(sukkal) => sukkal.url(path),
             Self::InProcess(server) => format!("http://{}{path}", server.address),
@@ -115,13 +119,13 @@ impl Server {
     }
 
     /// Returns a client for one project, with the usual client id.
-    pub(crate) fn project(&self, project: &str) -> Api {
+    pub fn project(&self, project: &str) -> Api {
         Api::new(self.url(""), project)
     }
 
     /// Asks the server to stop, and waits until it has handed over its work and has exited. Needs a
     /// runtime with several threads.
-    pub(crate) async fn stop(&mut self) {
+    pub async fn stop(&mut self) {
         match self {
             Self::Process(sukkal) => {
                 sukkal.terminate();
@@ -137,7 +141,7 @@ impl Server {
     }
 
     /// Kills the server, whatever it is doing.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         match self {
             Self::Process(sukkal) => sukkal.kill(),
             Self::InProcess(server) => server.kill(),
@@ -146,23 +150,23 @@ impl Server {
 }
 
 impl ServerUrls {
-    pub(crate) fn of(servers: &[Server]) -> Self {
+    pub fn of(servers: &[Server]) -> Self {
         Self(RwLock::new(urls(servers)))
     }
 
     /// Sends new requests to these servers from now on.
-    pub(crate) fn set(&self, servers: &[Server]) {
+    pub fn set(&self, servers: &[Server]) {
         self.write(|known| *known = urls(servers));
     }
 
     /// Returns the URL of any of the servers.
-    pub(crate) fn choose(&self, random: &mut Random) -> String {
+    pub fn choose(&self, random: &mut Random) -> String {
         let urls = self.0.read().unwrap_or_else(PoisonError::into_inner);
         random.choose(&urls).expect("there is always a server").clone()
     }
 
     /// Kills the first server, which leaves requests without a response, and starts another one.
-    pub(crate) async fn replace_one(
+    pub async fn replace_one(
         &self,
         mut servers: Vec<Server>,
         start: impl FnOnce() -> Server + Send + 'static,
@@ -185,8 +189,10 @@ impl ServerUrls {
     }
 }
 
-fn open(url: &str) -> RedisStore {
-    RedisStore::open(&url.parse().expect("the address is valid")).expect("the store can be opened")
+/// Opens a store whose clock can be moved. All processes that use it need [`MOVABLE_CLOCK`].
+pub fn open_movable(url: &str) -> RedisStore {
+    let uri: RedisUri = url.parse().expect("the address is valid");
+    RedisStore::open(&uri.with_clock(Clock::Movable)).expect("opening a store does not wait for the connection")
 }
 
 fn urls(servers: &[Server]) -> Vec<String> {

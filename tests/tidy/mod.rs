@@ -3,6 +3,7 @@
 
 mod imports;
 mod layers;
+mod licenses;
 mod prose;
 mod rows;
 
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::redis::child_command;
+use support::redis::child_command;
 
 const FILE_LINES_MAX: usize = 600;
 
@@ -81,7 +82,7 @@ fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
 }
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    support::root()
 }
 
 fn sources() -> Vec<(PathBuf, String)> {
@@ -150,21 +151,58 @@ fn the_folders_hold_what_they_are_for() {
     assert_eq!(endings("src"), ["css", "js", "rs", "svg"].map(str::to_owned).into());
 }
 
-/// The Dockerfile compiles the dependencies before it copies anything but the manifest.
+/// Returns the sources of the `COPY` lines in the first stage of the Dockerfile, of all layers or only
+/// of those before the first command. They are not excluded by `.dockerignore`.
+fn copied_to_the_image(all_layers: bool) -> Vec<String> {
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    let (dockerfile, ignored) = (read("Dockerfile"), read(".dockerignore"));
+    let stage = dockerfile.split("\nFROM ").nth(1).unwrap();
+    let layers = if all_layers { stage } else { stage.split("\nRUN ").next().unwrap() };
+    let copies = layers.lines().filter_map(|line| line.strip_prefix("COPY "));
+    let sources = copies.flat_map(|line| line.rsplit_once(' ').unwrap().0.split(' ').map(str::to_owned));
+    sources.inspect(|source| assert!(ignored.lines().any(|line| line == format!("!{source}")), "{source}")).collect()
+}
+
+/// Returns what Cargo knows about the workspace in a folder and its dependencies, in JSON.
+fn metadata_of(folder: &Path) -> Vec<u8> {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut cargo = child_command(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform", &platform]);
+    let output = cargo.current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// The Dockerfile compiles the dependencies before it copies the sources.
 #[test]
-fn the_manifest_is_valid_without_tests_and_benchmarks() {
+fn the_manifests_in_the_first_layer_of_the_image_are_valid() {
     let folder = tempfile::tempdir().unwrap();
-    fs::copy(root().join("Cargo.toml"), folder.path().join("Cargo.toml")).unwrap();
     fs::create_dir(folder.path().join("src")).unwrap();
     for name in ["lib.rs", "main.rs"] {
         fs::write(folder.path().join("src").join(name), "").unwrap();
     }
+    for name in copied_to_the_image(false) {
+        let copy = folder.path().join(&name);
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(root().join(name), copy).unwrap();
+    }
 
-    let mut cargo = child_command(env!("CARGO"));
-    cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(&folder);
-    let output = cargo.output().unwrap();
+    metadata_of(folder.path());
+}
 
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+/// The compiler has listed the files that it has read for the program.
+#[test]
+fn the_image_gets_every_file_that_the_program_is_built_from() {
+    let copied = copied_to_the_image(true);
+    let rule = fs::read_to_string(support::sukkal::binary().with_extension("d")).unwrap();
+    let (_program, files) = rule.trim().split_once(": ").unwrap();
+    let root = root().canonicalize().unwrap();
+    let files: Vec<&Path> = files.split(' ').filter_map(|file| Path::new(file).strip_prefix(&root).ok()).collect();
+
+    assert!(files.contains(&Path::new("src/main.rs")) && files.contains(&Path::new("openapi.yaml")), "{files:?}");
+    for file in files {
+        assert!(copied.iter().any(|source| file.starts_with(source)), "the image lacks {}", file.display());
+    }
 }
 
 #[test]

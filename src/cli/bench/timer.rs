@@ -183,6 +183,9 @@ mod system {
 mod tests {
     use std::time::Duration;
 
+    use futures::StreamExt;
+    use futures::stream::FuturesUnordered;
+
     use super::*;
 
     #[tokio::test]
@@ -197,9 +200,11 @@ mod tests {
             woken.borrow_mut().push(milliseconds);
         };
 
+        let sleepers: FuturesUnordered<_> = [30, 10, 0, 20].into_iter().map(sleeper).collect();
         tokio::select! {
             _ = timer.run() => unreachable!("it runs forever"),
-            _ = futures::future::join_all([30, 10, 0, 20].map(sleeper)) => {}
+            // Polls them in the order in which they are woken.
+            _ = sleepers.count() => {}
         }
 
         assert_eq!(*woken.borrow(), [0, 10, 20, 30]);

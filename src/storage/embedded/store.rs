@@ -119,8 +119,7 @@ impl EmbeddedStore {
         self.parts.other_stores.set(destinations);
     }
 
-    /// Moves the clock of one queue: `offset_us` is added to the machine's time.
-    #[cfg(feature = "movable-clock")]
+    /// Moves the clock of one queue, for tests: `offset_us` is added to the machine's time.
     pub fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         self.parts.clock.set(queue, offset_us);
     }

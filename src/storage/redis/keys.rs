@@ -218,7 +218,6 @@ impl QueueKeys {
     }
 
     /// Returns the key of the offset of the queue's clock, for tests that move it.
-    #[cfg(feature = "movable-clock")]
     pub(super) fn clock(&self) -> String {
         self.key("clock")
     }

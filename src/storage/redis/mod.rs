@@ -46,9 +46,9 @@ use uuid::Uuid;
 
 pub use posts::BatchLimits;
 pub use tls::{TlsError, TlsFiles};
-pub use uri::{InvalidUri, RedisPools, RedisUri};
+pub use uri::{Clock, InvalidUri, RedisPools, RedisUri};
 
-use self::connection::{Connection, LAYOUT, Servers, Subscriber};
+use self::connection::{Connection, Servers, Subscriber, layout_of};
 use self::keys::QueueKeys;
 use self::maintenance::confirmer::Confirmer;
 use self::posts::PostBatcher;
@@ -89,13 +89,13 @@ impl RedisStore {
 
     /// The same for a pool, whose queues have these waiters.
     pub(super) fn open_sharing(uri: &RedisUri, batches: BatchLimits, watchers: Watchers) -> Result<Self, TlsError> {
-        Self::with_layout(uri, batches, watchers, LAYOUT)
+        Self::with_layout(uri, batches, watchers, layout_of(uri.clock))
     }
 
     /// The same for a store of another layout. An empty store gets that layout.
     fn with_layout(uri: &RedisUri, batches: BatchLimits, watchers: Watchers, layout: &str) -> Result<Self, TlsError> {
         let servers = Servers::open(uri.config()?, uri.sentinel_credentials());
-        let connection = Connection::new(servers.clone(), layout);
+        let connection = Connection::new(servers.clone(), uri.clock, layout);
         let post_batcher = PostBatcher::new(connection.clone(), batches);
         let (forwarders, other_stores) = (Forwarders::default(), OtherStores::default());
         let subscriber = Subscriber::new(servers, watchers);
@@ -126,9 +126,10 @@ impl RedisStore {
         self.other_stores.set(destinations);
     }
 
-    /// Moves the clock of one queue: `offset_us` is added to the clock of Redis.
-    #[cfg(feature = "movable-clock")]
+    /// Moves the clock of one queue, for tests: `offset_us` is added to the clock of Redis. The store
+    /// must have been opened with [`Clock::Movable`].
     pub async fn set_clock(&self, queue: &QueueId, offset_us: i64) -> Result<(), Error> {
+        assert_eq!(self.connection.clock(), Clock::Movable, "the clock of this store cannot be moved");
         let clock = QueueKeys::of(queue).clock();
         self.connection.command("SET", &clock, &[&offset_us.to_string()]).await?;
         Ok(())

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::keys;
 use super::reply::unknown_kind;
 use super::script::POOLS_REPLACE;
-use super::uri::RedisPools;
+use super::uri::{Clock, RedisPools};
 use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
 use crate::storage::pools::{decode, encode};
@@ -21,10 +21,10 @@ const CHECK_MAX: Duration = Duration::from_secs(3);
 const PAUSE_IN_CHECK: Duration = Duration::from_millis(100);
 
 impl RedisPools {
-    /// Connects with these files for TLS.
+    /// Connects with these files for TLS. Scripts read this clock.
     #[must_use]
-    pub fn new(tls: TlsFiles) -> Self {
-        Self { tls }
+    pub fn new(tls: TlsFiles, clock: Clock) -> Self {
+        Self { tls, clock }
     }
 
     /// Opens the store of a pool. Returns the reason if that is not possible.
@@ -39,7 +39,8 @@ impl RedisPools {
     }
 
     fn address(&self, uri: &PoolUri) -> Result<RedisUri, String> {
-        RedisUri::of_pool(uri, &self.tls).map_err(|error| error.to_string())
+        let address = RedisUri::of_pool(uri, &self.tls).map_err(|error| error.to_string())?;
+        Ok(address.with_clock(self.clock))
     }
 }
 

@@ -7,13 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use fred::types::scripts::Script as FredScript;
 
 use super::keys::{KeyName, MOVED, SIGNAL_CHANNEL};
 use super::shard_digits::SHARD_DIGITS;
+use super::uri::Clock;
 use crate::domain::ATTEMPTS_KEPT;
 use crate::storage::catalogue::MOVE_LEASE_DURATION;
 use crate::storage::delivery_record::{ID_BYTES, PROGRESS_HEAD_BYTES};
@@ -35,9 +36,10 @@ pub(super) struct Script {
     pub(super) name: &'static str,
     /// The keys that it gets for a queue, in this order.
     pub(super) keys: &'static [KeyName],
-    rendered: LazyLock<Rendered>,
-    /// The same for a queue that must exist.
-    for_existing_queue: LazyLock<Rendered>,
+    /// Its own file.
+    own: &'static str,
+    /// The complete script for each clock, for any queue and for a queue that must exist.
+    rendered: [[OnceLock<Rendered>; 2]; 2],
 }
 
 /// The scripts that a store runs on queues that do not exist, even if it requires queues to exist:
@@ -51,6 +53,12 @@ const REQUIRE_QUEUE: &str = "if redis.call('HEXISTS', KEYS[1], 'v') == 0 then
   return redis.error_reply('NOQUEUE the queue is not in this store')
 end
 ";
+
+macro_rules! lua {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $name, ".lua"))
+    };
+}
 
 /// The complete text, and its SHA-1 for `EVALSHA`.
 pub(super) struct Rendered {
@@ -66,11 +74,15 @@ impl Rendered {
 }
 
 impl Script {
-    /// Returns the script. With `requires_queue`, it fails with `NOQUEUE` if its queue does not
-    /// exist, unless it is one of those for any queue.
-    pub(super) fn rendered(&self, requires_queue: bool) -> &Rendered {
+    /// Returns the script, which reads this clock. With `requires_queue`, it fails with `NOQUEUE` if
+    /// its queue does not exist, unless it is one of those for any queue.
+    pub(super) fn rendered(&self, clock: Clock, requires_queue: bool) -> &Rendered {
         let is_on_queue = self.keys.first() == Some(&KeyName::Queue) && !FOR_ANY_QUEUE.contains(&self.name);
-        if requires_queue && is_on_queue { &self.for_existing_queue } else { &self.rendered }
+        let requires_queue = requires_queue && is_on_queue;
+        self.rendered[clock as usize][usize::from(requires_queue)].get_or_init(|| {
+            let text = render(clock, self.keys, self.own);
+            Rendered::of(if requires_queue { [REQUIRE_QUEUE, &text].concat() } else { text })
+        })
     }
 }
 
@@ -142,9 +154,14 @@ fn micros(duration: Duration) -> usize {
     usize::try_from(duration.as_micros()).expect("a lease is short")
 }
 
-fn render(keys: &[KeyName], own: &str) -> Rendered {
+fn render(clock: Clock, keys: &[KeyName], own: &str) -> String {
     let constants = constants();
-    let definitions: Vec<Definition> = [constants.as_str()].into_iter().chain(SHARED).flat_map(definitions).collect();
+    let clock = match clock {
+        Clock::Redis => lua!("shared/clock"),
+        Clock::Movable => lua!("shared/clock_movable"),
+    };
+    let shared = [constants.as_str(), clock].into_iter().chain(SHARED);
+    let definitions: Vec<Definition> = shared.flat_map(definitions).collect();
     let mut used: HashSet<&str> = words(own).collect();
     let mut needed: Vec<&Definition> = Vec::new();
     // A definition uses only earlier ones.
@@ -164,7 +181,7 @@ fn render(keys: &[KeyName], own: &str) -> Rendered {
         writeln!(text, "local {}", definition.text).expect("writing to a string cannot fail");
     }
     text.push_str(own);
-    Rendered::of(inline_constants(&text))
+    inline_constants(&text)
 }
 
 /// A local function, or local variables. The text begins after the word `local`.
@@ -225,20 +242,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty())
 }
 
-macro_rules! lua {
-    ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $name, ".lua"))
-    };
-}
-
-#[cfg(not(feature = "movable-clock"))]
-const CLOCK: &str = lua!("shared/clock");
-#[cfg(feature = "movable-clock")]
-const CLOCK: &str = lua!("shared/clock_movable");
-
-/// The shared parts, in an order in which each uses only earlier ones.
-const SHARED: [&str; 28] = [
-    CLOCK,
+/// The shared parts after the clock, in an order in which each uses only earlier ones.
+const SHARED: [&str; 27] = [
     lua!("shared/queue"),
     lua!("shared/state"),
     lua!("shared/entry"),
@@ -273,10 +278,8 @@ macro_rules! scripts {
         $(pub(super) static $constant: Script = Script {
             name: $name,
             keys: &[$(KeyName::$key),*],
-            rendered: LazyLock::new(|| render($constant.keys, lua!($name))),
-            for_existing_queue: LazyLock::new(|| {
-                Rendered::of([REQUIRE_QUEUE, &render($constant.keys, lua!($name)).text].concat())
-            }),
+            own: lua!($name),
+            rendered: [const { [const { OnceLock::new() }; 2] }; 2],
         };)*
     };
 }
@@ -376,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_script_has_only_the_definitions_that_it_uses() {
-        let text = &CLAIM_GET.rendered(false).text;
+        let text = &CLAIM_GET.rendered(Clock::Redis, false).text;
 
         assert!(text.starts_with("local queue, in_flight, claims = unpack(KEYS)\n"));
         for used in ["local function load_queue(", "local function split(", "local now = "] {

@@ -17,13 +17,26 @@ pub struct RedisUri {
     sentinel_credentials: Credentials,
     uses_tls: bool,
     tls: TlsFiles,
+    pub(super) clock: Clock,
     shown: String,
 }
 
-/// Connects to pools in Redis, with these files for those that use TLS.
+/// Connects to pools in Redis, with these files for those that use TLS, and with this clock.
 #[derive(Clone, Debug, Default)]
 pub struct RedisPools {
     pub(super) tls: TlsFiles,
+    pub(super) clock: Clock,
+}
+
+/// The clock that scripts read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// `TIME` of Redis.
+    #[default]
+    Redis,
+    /// For tests: `TIME` of Redis plus an offset, which tests set for each queue. Such a store has a
+    /// layout of its own, so that no other process uses it.
+    Movable,
 }
 
 /// The user and the password that a server gets.
@@ -55,6 +68,12 @@ impl RedisUri {
     #[must_use]
     pub fn with_tls(self, tls: TlsFiles) -> Self {
         Self { tls, ..self }
+    }
+
+    /// Returns the address for scripts that read this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Returns whether the address asks for TLS.
@@ -110,7 +129,7 @@ impl FromStr for RedisUri {
             sentinel_credentials = read_credentials(query).map_err(invalid)?;
         }
         let shown = without_passwords(text);
-        Ok(Self { config, sentinel_credentials, uses_tls, tls: TlsFiles::default(), shown })
+        Ok(Self { config, sentinel_credentials, uses_tls, tls: TlsFiles::default(), clock: Clock::default(), shown })
     }
 }
 

@@ -8,12 +8,12 @@ use serde_json::json;
 use sukkal::domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
 use sukkal::storage::{Arrival, Destinations, Error, LeaseFence, MovedBatch, QueueEpoch, RedriveStep};
 use tokio::sync::Notify;
-use tokio::time::{Duration, sleep};
 use uuid::Uuid;
 
 use super::redrives::{all_to, progress};
 use crate::conformance::support::drivers;
 use crate::conformance::support::subject::{LONG_S, Subject, bodies_of, client, message, messages, metadata};
+use support::redis::until;
 
 const OK: &str = "the store answers";
 /// More than one step of a forwarder delivers.
@@ -112,10 +112,14 @@ impl TwoStores {
     /// Maintains the first store until `far-dead` has this number of messages. A slow store forwards
     /// messages after maintenance has returned.
     async fn maintain_until_arrived(&self, count: usize) {
-        while self.arrived().await.len() < count {
-            self.near.run_maintenance().await;
-            sleep(Duration::from_millis(5)).await;
-        }
+        until("the messages arrive", async || {
+            let has_arrived = self.arrived().await.len() >= count;
+            if !has_arrived {
+                self.near.run_maintenance().await;
+            }
+            has_arrived
+        })
+        .await;
     }
 
     /// Creates a redrive and takes its lease.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sukkal::domain::{Metadata, Revision};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
-use crate::support::random::{Random, seed};
+use support::random::{Random, seed};
 
 const CONTENDED: [&str; 3] = ["x", "y", "z"];
 const WORKERS: u64 = 8;

@@ -8,7 +8,7 @@ use sukkal::domain::{ClaimId, MessageId, QueueId};
 use sukkal::storage::DeleteOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
-use crate::support::random::{Random, seed};
+use support::random::{Random, seed};
 
 const WORKERS: u64 = 12;
 const STEPS: usize = 80;

@@ -10,7 +10,7 @@ use sukkal::domain::{MessageId, NewMessage, QueueId, Scope};
 use sukkal::storage::{Listing, Page};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages, metadata};
-use crate::support::random::{Random, seed};
+use support::random::{Random, seed};
 
 const S: Duration = Duration::from_secs(1);
 

@@ -8,7 +8,7 @@ use sukkal::storage::ClaimOutcome;
 
 use super::fair_helpers::{TTL_S, assert_same, in_shard, later, named, pick};
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
-use crate::support::random::{Random, seed};
+use support::random::{Random, seed};
 
 const S: Duration = Duration::from_secs(1);
 

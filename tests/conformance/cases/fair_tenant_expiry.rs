@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fair_details::assert_shares;
 use crate::conformance::support::drivers;
 use crate::conformance::support::subject::Subject;
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 const HOUR_MS: i64 = 3_600_000;
 /// Longer than any test takes.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sukkal::domain::{MessageId, QueueId, Stats};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, bodies_of, ids_of, messages};
-use crate::support::random::{Random, seed};
+use support::random::{Random, seed};
 
 pub(in crate::conformance) async fn a_pop_removes_the_oldest_messages(subject: &Subject) {
     let queue = subject.queue("q").await;

@@ -7,13 +7,13 @@ use sukkal::domain::{
     Message, MessageId, NewMessage, QueueId, Redrive, Selection, Sharding, Task, TaskId, TaskState, Tenant,
 };
 use sukkal::storage::{RedriveStep, TaskCreation, run_redrive};
-use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::fair_helpers::in_shard;
 use crate::conformance::support::subject::{
     LONG_S, Subject, bodies_of, body, client, ids_of, message, messages, metadata,
 };
+use support::redis::until;
 
 const S: Duration = Duration::from_secs(1);
 const ALL: Redrive = Redrive { to: None, selection: Selection::All, per_second: None };
@@ -40,9 +40,7 @@ impl Subject {
             assert_eq!(self.pop(&queue, 100).await, []);
         }
         // A slow store forwards dead letters after the pop has returned.
-        while self.count(&dead).await < all_dead {
-            sleep(Duration::from_millis(5)).await;
-        }
+        until("the dead letters arrive", async || self.count(&dead).await >= all_dead).await;
         let revision = self.revision(&queue).await;
         let update = self.store().update_queue(&queue, revision, &metadata(json!({}))).await;
         update.expect("the store answers");

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use sukkal::domain::{Redrive, Selection, TaskId, TaskState};
 use sukkal::storage::{RedriveStep, TASKS_MAX, TaskCreation, run_redrive};
-use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::redrives::{all_to, progress};
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
+use support::redis::until;
 
 /// Longer than a lease.
 const LEASE_OVER: Duration = Duration::from_secs(11);
@@ -113,9 +113,7 @@ pub(in crate::conformance) async fn maintenance_continues_a_task_whose_lease_has
     subject.advance(&queue, LEASE_OVER).await;
     subject.run_maintenance().await;
 
-    while subject.task(&queue, id).await.state == TaskState::Running {
-        sleep(Duration::from_millis(2)).await;
-    }
+    until("the task ends", async || subject.task(&queue, id).await.state != TaskState::Running).await;
     assert_eq!(progress(&subject.task(&queue, id).await), (TaskState::Done, [250, 0, 0]));
     assert_eq!((subject.count(&queue).await, subject.count(&other).await), (0, 250));
 }

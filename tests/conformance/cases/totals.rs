@@ -8,7 +8,7 @@ use serde_json::json;
 use sukkal::domain::{NewMessage, QueueId, Totals};
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
-use crate::support::random::{Random, seed};
+use support::random::{Random, seed};
 
 const OK: &str = "the store answers";
 const WORKERS: u64 = 4;

@@ -5,7 +5,7 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tokio::runtime::Handle;
 
-use crate::support::random::seed;
+use support::random::seed;
 
 /// Asserts that the property holds for `cases` random values.
 pub(in crate::conformance) async fn check_random_values<S: Strategy>(

@@ -8,33 +8,34 @@ use serde_json::Map;
 use sukkal::domain::{Pool, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use sukkal::storage::pooled::{self, PooledStore};
-use sukkal::storage::redis::{RedisPools, RedisStore};
-use sukkal::storage::{Destinations, Driver, Schedule};
+use sukkal::storage::redis::{Clock, RedisPools, RedisStore, TlsFiles};
+use sukkal::storage::{Destinations, Driver, Maintenance, Schedule};
 use tempfile::TempDir;
 
 use super::subject::{Subject, TestBackend};
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::RedisServer;
+use support::cluster::RedisCluster;
+use support::redis::RedisServer;
+use support::test_bed::open_movable;
 
 /// Opens a store over a shared Redis server.
 pub(in crate::conformance) fn redis() -> Subject {
-    redis_at(RedisServer::shared())
+    redis_at(RedisServer::shared_movable())
 }
 
 /// Opens a store over this Redis server.
 pub(in crate::conformance) fn redis_at(server: Arc<RedisServer>) -> Subject {
-    Subject::new(RedisBackend { store: open(&server.url()), _servers: server })
+    Subject::new(RedisBackend { store: open_movable(&server.url()), _servers: server })
 }
 
 /// Opens a store at this address of these servers.
 pub(in crate::conformance) fn redis_with_url<S: Send + Sync + 'static>(url: &str, servers: Arc<S>) -> Subject {
-    Subject::new(RedisBackend { store: open(url), _servers: servers })
+    Subject::new(RedisBackend { store: open_movable(url), _servers: servers })
 }
 
 /// Opens a store over a Redis Cluster of three masters.
 pub(in crate::conformance) fn redis_cluster() -> Subject {
-    let cluster = RedisCluster::shared();
-    Subject::new(RedisBackend { store: open(&cluster.url()), _servers: cluster })
+    let cluster = RedisCluster::shared_movable();
+    Subject::new(RedisBackend { store: open_movable(&cluster.url()), _servers: cluster })
 }
 
 /// Opens a store in a new file.
@@ -56,9 +57,9 @@ pub(in crate::conformance) fn memory() -> Subject {
 
 /// Opens a store with pools: a management store in Redis, and two pools.
 pub(in crate::conformance) fn pooled_redis() -> Subject {
-    let [server, ..] = RedisServer::shared_others();
-    let store = PooledStore::over_redis(&open(&server.url()), pooled_options()).expect("an empty store opens");
-    pooled(store, Management::Redis(Box::new(open(&server.url())), server))
+    let [server, ..] = RedisServer::shared_movable_others();
+    let store = PooledStore::over_redis(&open_movable(&server.url()), pooled_options()).expect("an empty store opens");
+    pooled(store, Management::Redis(Box::new(open_movable(&server.url())), server))
 }
 
 /// Opens a store with pools: an embedded management store, and two pools.
@@ -70,12 +71,12 @@ pub(in crate::conformance) fn pooled_embedded() -> Subject {
 
 fn pooled_options() -> pooled::Options {
     let schedule = Schedule { pause: Duration::from_secs(3_600), walk: Duration::from_secs(3_600) };
-    let (redis, wait_max) = (RedisPools::default(), Duration::from_secs(10));
+    let (redis, wait_max) = (RedisPools::new(TlsFiles::default(), Clock::Movable), Duration::from_secs(10));
     pooled::Options { has_virtual_pool: true, schedule, redis, wait_max, cipher: None }
 }
 
 fn pooled(store: PooledStore, management: Management) -> Subject {
-    let [_management, servers @ ..] = RedisServer::shared_others();
+    let [_management, servers @ ..] = RedisServer::shared_movable_others();
     let pool = |(name, server): (&str, &Arc<RedisServer>)| Pool {
         name: name.parse().expect("the name is valid"),
         uri: server.url().parse().expect("the URI is valid"),
@@ -85,7 +86,7 @@ fn pooled(store: PooledStore, management: Management) -> Subject {
         is_retired: false,
     };
     store.set_pools(["one", "other"].into_iter().zip(&servers).map(pool).collect());
-    let pools = servers.each_ref().map(|server| open(&server.url()));
+    let pools = servers.each_ref().map(|server| open_movable(&server.url()));
     Subject::new(PooledBackend { store, management, pools, _servers: servers })
 }
 
@@ -125,16 +126,16 @@ impl TestBackend for PooledBackend {
     fn is_shared(&self) -> bool {
         true
     }
+
+    async fn is_ready(&self) -> bool {
+        let [one, other] = &self.pools;
+        self.store.ping().await.is_ok() && one.ping().await.is_ok() && other.ping().await.is_ok()
+    }
 }
 
 struct RedisBackend<S> {
     store: RedisStore,
     _servers: Arc<S>,
-}
-
-fn open(url: &str) -> RedisStore {
-    let uri = url.parse().expect("the URL is valid");
-    RedisStore::open(&uri).expect("opening a store does not wait for the connection")
 }
 
 #[async_trait]

@@ -15,6 +15,7 @@ use sukkal::domain::{
     QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary,
 };
 use sukkal::storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
+use support::redis::until;
 use uuid::Uuid;
 
 /// Ttl of messages whose expiry does not matter, in seconds.
@@ -35,6 +36,11 @@ pub(in crate::conformance) trait TestBackend: Send + Sync {
 
     /// Returns whether other tests use the store too.
     fn is_shared(&self) -> bool;
+
+    /// Returns whether the store is connected.
+    async fn is_ready(&self) -> bool {
+        self.store().ping().await.is_ok()
+    }
 }
 
 /// A driver under test. Clones share the driver, the project and the clocks.
@@ -62,6 +68,11 @@ impl Subject {
     /// Makes the store one of several.
     pub(in crate::conformance) fn set_destinations(&self, destinations: Weak<dyn Destinations>) {
         self.backend.set_destinations(destinations);
+    }
+
+    /// Waits until the store is connected. On a busy machine, that takes longer than an operation waits.
+    pub(in crate::conformance) async fn wait_until_ready(&self) {
+        until("the store is connected", async || self.backend.is_ready().await).await;
     }
 
     /// Returns whether other tests use the store too.

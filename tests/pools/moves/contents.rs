@@ -9,9 +9,9 @@ use crate::migration::view::{assert_equal_views, view_of};
 use crate::migration::workload::{self, post};
 use crate::migration::{OPTIONS, equality::subscribe};
 use crate::push::endpoint::Received;
-use crate::support::random::{Random, seed};
-use crate::support::redis::child_command;
-use crate::support::sukkal::POOLING;
+use support::random::{Random, seed};
+use support::redis::child_command;
+use support::sukkal::{MOVABLE_CLOCK, POOLING};
 
 /// More than a chunk has, and less than the largest message needs twice.
 const BUFFER_BYTES_MAX: &str = "2097152";
@@ -56,8 +56,9 @@ async fn a_queue_is_the_same_after_each_move() {
     let received = endpoint.wait_for(received + 1).await.split_off(received);
     let bodies: Vec<Value> = received.iter().map(Received::body).collect();
     assert_eq!(bodies, ["fifth"], "no message was delivered twice");
-    let mut check = child_command(env!("CARGO_BIN_EXE_sukkal"));
-    let output = check.args(["check", "--store", &deployment.url()]).envs(POOLING).output().unwrap();
+    let mut check = child_command(support::sukkal::binary());
+    let output =
+        check.args(["check", "--store", &deployment.url()]).envs(POOLING).envs([MOVABLE_CLOCK]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -88,7 +89,8 @@ async fn a_large_queue_moves_in_chunks() {
     for part in ["free", "claimed", "total"] {
         assert_eq!(moved["messages"][part], stats["messages"][part], "{part}");
     }
-    let mut check = child_command(env!("CARGO_BIN_EXE_sukkal"));
-    let output = check.args(["check", "--store", &deployment.url()]).envs(POOLING).output().unwrap();
+    let mut check = child_command(support::sukkal::binary());
+    let output =
+        check.args(["check", "--store", &deployment.url()]).envs(POOLING).envs([MOVABLE_CLOCK]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }

@@ -4,14 +4,13 @@
 use reqwest::Method;
 use serde_json::json;
 use sukkal::storage::{Maintenance, Moved};
-use tokio::time::{Duration, sleep};
 
 use super::{Deployment, Management, PROJECT, keys_of, maintain, move_queue, mover, redirect};
 use crate::faults::gate::Gate;
 use crate::migration::OPTIONS;
 use crate::migration::view::{assert_equal_views, view_of_queue};
 use crate::pools::{answered, post, until};
-use crate::support::sukkal::Api;
+use support::sukkal::Api;
 
 /// More calls to one store than a move makes.
 const CALLS_MAX: usize = 60;
@@ -57,11 +56,7 @@ async fn a_killed_move_leaves_the_queue_in_one_pool() {
             } else {
                 held.hold_after(call);
             }
-            let reached = async {
-                while !held.has_happened() {
-                    sleep(Duration::from_millis(1)).await;
-                }
-            };
+            let reached = until("the move is held, or ends", async || held.has_happened());
             let was_killed = tokio::select! {
                 biased;
                 () = reached => true,

@@ -13,7 +13,7 @@ use crate::faults::gate::Gate;
 use crate::pools::{answered, post, until};
 use crate::push::LOCAL;
 use crate::push::endpoint::{Answer, Endpoint};
-use crate::support::redis::Reply;
+use support::redis::Reply;
 
 /// How long an operation gets to reach the point where it waits for a move.
 const WAITING: Duration = Duration::from_millis(300);

@@ -11,10 +11,10 @@ use tokio::time::{Duration, sleep};
 use super::{Deployment, Management, PROJECT, keys_of, maintain, move_queue, mover, redirect};
 use crate::faults::gate::Gate;
 use crate::pools::{answered, bodies, list, post, unavailable, until};
-use crate::support::sukkal::Api;
+use support::sukkal::Api;
 
 /// How long a request must not be answered while its queue moves.
-const MOVING: Duration = Duration::from_millis(500);
+const MOVING: Duration = Duration::from_millis(100);
 
 /// A deployment of two pools, and a process that reaches its stores through gates.
 pub(super) struct Scene {

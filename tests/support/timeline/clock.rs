@@ -10,7 +10,7 @@ const SLACK_US: i64 = 1_000_000;
 const READINGS: usize = 9;
 
 /// The store's clock, as far as the history determines it.
-pub(crate) struct StoreClock {
+pub struct StoreClock {
     wall_us: i64,
     slack_us: i64,
     /// Each setting of the clock, with the first and the last time of the test at which it may have
@@ -21,7 +21,7 @@ pub(crate) struct StoreClock {
 impl StoreClock {
     /// Creates the clock of a store that showed `wall_us` (since 1970) when the test's own clock
     /// was at 0.
-    pub(crate) fn new(wall_us: i64, moves: &[ClockMove]) -> Self {
+    pub fn new(wall_us: i64, moves: &[ClockMove]) -> Self {
         let ends = moves.iter().map(|next| next.answered).chain([u64::MAX]);
         let offsets = [ClockMove { invoked: 0, answered: 0, offset_us: 0 }];
         let moves = offsets.iter().chain(moves);
@@ -30,13 +30,13 @@ impl StoreClock {
     }
 
     /// Returns the same clock with a known bound on the difference between the two clocks.
-    pub(crate) fn within(self, slack_us: i64) -> Self {
+    pub fn within(self, slack_us: i64) -> Self {
         Self { slack_us, ..self }
     }
 
     /// Returns the earliest and the latest possible time of the store between two times of the
     /// test.
-    pub(crate) fn between(&self, from: u64, to: u64) -> (i64, i64) {
+    pub fn between(&self, from: u64, to: u64) -> (i64, i64) {
         let held = self.settings.iter().filter(|(begin, end, _)| *begin <= to && from <= *end);
         let times = held.map(|(begin, end, offset)| {
             (self.time(from.max(*begin), offset - self.slack_us), self.time(to.min(*end), offset + self.slack_us))
@@ -47,13 +47,13 @@ impl StoreClock {
     }
 
     /// Returns the first time of the test at which the store's clock may have reached `time`.
-    pub(crate) fn may_reach(&self, time: i64) -> u64 {
+    pub fn may_reach(&self, time: i64) -> u64 {
         self.may_show(time, 0)
     }
 
     /// Returns the first time of the test, from `since` on, at which the store's clock may have
     /// shown `time` or later.
-    pub(crate) fn may_show(&self, time: i64, since: u64) -> u64 {
+    pub fn may_show(&self, time: i64, since: u64) -> u64 {
         let reached = self.settings.iter().filter_map(|(begin, end, offset)| {
             let moment = u64::try_from(time - self.slack_us - self.wall_us - offset).unwrap_or(0);
             let moment = moment.max(*begin).max(since);
@@ -64,7 +64,7 @@ impl StoreClock {
 
     /// Returns the first time of the test, from `since` on, by which the store's clock may have
     /// advanced by this much in total. Steps back are not subtracted.
-    pub(crate) fn may_advance(&self, since: u64, by_us: i64) -> u64 {
+    pub fn may_advance(&self, since: u64, by_us: i64) -> u64 {
         let reach = |gained: i64| since + u64::try_from(by_us - self.slack_us - gained).unwrap_or(0);
         let (mut gained, mut earliest) = (0, reach(0));
         for (before, after) in self.settings.iter().zip(self.settings.iter().skip(1)) {
@@ -79,14 +79,14 @@ impl StoreClock {
 
     /// Returns the latest possible time, at `at`, of a clock that follows the store's clock but
     /// never goes back.
-    pub(crate) fn latest_logical(&self, at: u64) -> i64 {
+    pub fn latest_logical(&self, at: u64) -> i64 {
         let steps = self.settings.iter().zip(self.settings.iter().skip(1)).filter(|(_, after)| after.0 <= at);
         let forward_us: i64 = steps.map(|(before, after)| (after.2 - before.2).max(0)).sum();
         self.time(at, self.settings[0].2 + self.slack_us) + forward_us
     }
 
     /// Returns the first time of the test at which the store's clock has certainly reached `time`.
-    pub(crate) fn must_reach(&self, time: i64) -> u64 {
+    pub fn must_reach(&self, time: i64) -> u64 {
         let next = self.settings.iter().skip(1).map(|(begin, ..)| *begin).chain([u64::MAX]);
         let ends_before = [0].into_iter().chain(self.settings.iter().map(|(_, end, _)| *end));
         let reached = self.settings.iter().zip(ends_before).zip(next).filter_map(|(((.., offset), begin), end)| {
@@ -105,7 +105,7 @@ impl StoreClock {
 
 /// Returns the time of the machine's clock (µs since 1970) when the test's own clock was at 0. Of
 /// several readings it takes the fastest one.
-pub(crate) fn wall_us(now: impl Fn() -> u64) -> i64 {
+pub fn wall_us(now: impl Fn() -> u64) -> i64 {
     let read = || {
         let before = now();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock shows a time after 1970");

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::Moment;
 
 /// The requests that failed so far.
-pub(crate) struct Failures {
+pub struct Failures {
     /// This many failures are an error.
     limit: usize,
     all: Mutex<Vec<Failure>>,
@@ -14,26 +14,26 @@ pub(crate) struct Failures {
 
 /// A request that failed. Times are in microseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     sent: u64,
     failed: u64,
     reason: String,
 }
 
 impl Failures {
-    pub(crate) fn below(limit: usize) -> Self {
+    pub fn below(limit: usize) -> Self {
         Self { limit, all: Mutex::default() }
     }
 
     /// Records a request that was sent and failed at these times, in microseconds.
-    pub(crate) fn record(&self, sent: u64, failed: u64, reason: &str) {
+    pub fn record(&self, sent: u64, failed: u64, reason: &str) {
         let mut all = self.all();
         all.push(Failure { sent, failed, reason: reason.to_owned() });
         assert!(all.len() < self.limit, "{} requests failed, the last with {reason}", all.len());
     }
 
     /// Returns the requests that failed and were sent at this time in microseconds or later.
-    pub(crate) fn since(&self, time: u64) -> Vec<Failure> {
+    pub fn since(&self, time: u64) -> Vec<Failure> {
         self.all().iter().filter(|failure| failure.sent >= time).cloned().collect()
     }
 

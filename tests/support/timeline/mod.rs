@@ -2,35 +2,38 @@
 //! with the history. Times are microseconds of the test's own clock, taken before a request is sent
 //! and after its response is read.
 
-pub(crate) mod clock;
-pub(crate) mod failures;
+pub mod clock;
+pub mod failures;
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-#[cfg(feature = "movable-clock")]
 use std::sync::Arc;
 use std::{fmt, io};
 
-#[cfg(feature = "movable-clock")]
 use futures::FutureExt;
-#[cfg(feature = "movable-clock")]
 use futures::future::{BoxFuture, Shared};
 use tokio::task::JoinSet;
 
-#[cfg(feature = "movable-clock")]
 use super::test_bed::Server;
 
 /// A request that set the store's clock ahead of its own time by this offset.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClockMove {
-    pub(crate) invoked: u64,
-    pub(crate) answered: u64,
-    pub(crate) offset_us: i64,
+pub struct ClockMove {
+    pub invoked: u64,
+    pub answered: u64,
+    pub offset_us: i64,
+}
+
+impl fmt::Display for ClockMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { invoked, answered, offset_us } = *self;
+        write!(f, "[{} - {}] clock set {offset_us} µs ahead", Moment(invoked), Moment(answered))
+    }
 }
 
 /// A time in microseconds, which is displayed as seconds with six decimal places.
-pub(crate) struct Moment(pub(crate) u64);
+pub struct Moment(pub u64);
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +42,7 @@ impl fmt::Display for Moment {
 }
 
 /// Starts this number of actors, each in a task of its own.
-pub(crate) fn start_actors<T, F>(count: usize, actor: impl Fn(usize) -> F) -> JoinSet<T>
+pub fn start_actors<T, F>(count: usize, actor: impl Fn(usize) -> F) -> JoinSet<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
@@ -49,18 +52,16 @@ where
 
 /// What happens to the servers while actors use them. It returns the remaining servers, which stop
 /// when they are dropped.
-#[cfg(feature = "movable-clock")]
-pub(crate) type Disturbances = Shared<BoxFuture<'static, Arc<Vec<Server>>>>;
+pub type Disturbances = Shared<BoxFuture<'static, Arc<Vec<Server>>>>;
 
 /// Starts disturbances, for which several histories can wait.
-#[cfg(feature = "movable-clock")]
-pub(crate) fn disturbances(future: impl Future<Output = Vec<Server>> + Send + 'static) -> Disturbances {
+pub fn disturbances(future: impl Future<Output = Vec<Server>> + Send + 'static) -> Disturbances {
     let task = tokio::spawn(future);
     task.map(|servers| Arc::new(servers.expect("the servers were disturbed"))).boxed().shared()
 }
 
 /// Creates a file in the directory, and has `write` write the history to it. Returns its path.
-pub(crate) fn save_history(
+pub fn save_history(
     directory: &Path,
     file: &str,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,

@@ -1,6 +1,8 @@
 //! The store's clock, in microseconds since 1970. It is the machine's clock, except that tests can
 //! move it for each queue.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::domain::QueueId;
@@ -8,30 +10,22 @@ use crate::domain::QueueId;
 /// The clock of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    #[cfg(feature = "movable-clock")]
-    offsets_us: std::sync::Mutex<std::collections::HashMap<QueueId, i64>>,
+    /// By how much tests have moved the clock of each queue, in microseconds. Not set in a service.
+    offsets_us: OnceLock<Mutex<HashMap<QueueId, i64>>>,
 }
 
 impl Clock {
     /// Returns the time that applies to this queue.
-    #[cfg(not(feature = "movable-clock"))]
-    #[expect(clippy::unused_self, reason = "the clock that tests can move uses it")]
-    pub(crate) fn now_us(&self, _queue: &QueueId) -> u64 {
-        now_us()
-    }
-
-    /// Returns the time that applies to this queue.
-    #[cfg(feature = "movable-clock")]
     pub(crate) fn now_us(&self, queue: &QueueId) -> u64 {
-        let offsets = self.offsets_us.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(offsets) = self.offsets_us.get() else { return now_us() };
+        let offsets = offsets.lock().unwrap_or_else(PoisonError::into_inner);
         now_us().saturating_add_signed(offsets.get(queue).copied().unwrap_or(0))
     }
 
     /// Moves the clock of one queue.
-    #[cfg(feature = "movable-clock")]
     pub(crate) fn set(&self, queue: &QueueId, offset_us: i64) {
-        let mut offsets = self.offsets_us.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        offsets.insert(queue.clone(), offset_us);
+        let offsets = self.offsets_us.get_or_init(Mutex::default);
+        offsets.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.clone(), offset_us);
     }
 }
 

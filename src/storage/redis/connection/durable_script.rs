@@ -74,12 +74,12 @@ impl Connection {
             debug!(reason, %level, "a post has not reached its durability");
             Error::NotDurable { level, reason }
         };
-        let mark = keys::receipt(slot);
+        let (mark, rendered) = (keys::receipt(slot), script.rendered(self.clock, false));
         let (deadline, mut may_have_run) = (Instant::now() + wait_max, false);
         loop {
             let attempt = match self.servers.of_slot(slot) {
                 Some(server) => {
-                    let attempt = server.receipts.attempt(project, script, keys, args, &mark, (level, deadline));
+                    let attempt = server.receipts.attempt(project, rendered, keys, args, &mark, (level, deadline));
                     Box::pin(attempt).await
                 }
                 None => Err(Failure::NotRun(no_server_known())),

@@ -13,9 +13,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::storage::Error;
+use crate::storage::redis::uri::Clock;
 
 /// The layout that this release reads and writes.
-pub(in crate::storage::redis) const LAYOUT: &str = "3";
+const LAYOUT: &str = "3";
+/// The same in a store whose clock tests can move. Other processes would take its times for real ones.
+const LAYOUT_WITH_MOVABLE_CLOCK: &str = "3 with a movable clock";
 /// Begins the layout of a store that a migration fills.
 const MIGRATING: &str = "migrating ";
 /// A key of layout 1, which exists since the first queue was created.
@@ -36,6 +39,14 @@ enum State {
     Supported,
     /// The layout is another one, as this message says.
     Unsupported(String),
+}
+
+/// Returns the layout of a store whose scripts read this clock.
+pub(in crate::storage::redis) fn layout_of(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Redis => LAYOUT,
+        Clock::Movable => LAYOUT_WITH_MOVABLE_CLOCK,
+    }
 }
 
 /// Returns the layout of a store that the migration with this id fills.
@@ -117,7 +128,7 @@ fn unsupported_message(expected: &str, version: Option<&str>) -> String {
     let version = version.unwrap_or("1");
     match (expected.starts_with(MIGRATING), version.starts_with(MIGRATING)) {
         (false, false) => format!(
-            "Redis holds data of Sukkal in layout {version:?}; this release reads layout {LAYOUT:?} only. Use the \
+            "Redis holds data of Sukkal in layout {version:?}; this process reads layout {expected:?} only. Use the \
              release that wrote the data, or another Redis or database"
         ),
         (false, true) => "a migration to this Redis is not complete: repeat `sukkal migrate`, or remove all keys that \

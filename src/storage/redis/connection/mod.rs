@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 pub(super) use self::failure::error_from_reply;
-pub(super) use self::layout::{LAYOUT, migrating_layout};
+pub(super) use self::layout::{layout_of, migrating_layout};
 pub(super) use self::receipt_connection::REPLY_DELAY_MAX;
 pub(super) use self::receipts::Receipt;
 pub(super) use self::servers::Servers;
@@ -44,6 +44,7 @@ use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::script::{QUEUE_APPLY_DUE, Rendered, Script};
+use super::uri::Clock;
 use crate::domain::TaskId;
 use crate::storage::monitoring::ProcessedCounter;
 use crate::storage::{Admission, Error, Load, Processed};
@@ -61,6 +62,8 @@ const DUE: &str = "due";
 pub(super) struct Connection {
     servers: Servers,
     layout: Layout,
+    /// The clock that scripts read.
+    clock: Clock,
     /// Whether scripts fail with [`Error::NoQueue`] on queues that do not exist.
     requires_queues: bool,
     /// Messages that this process has processed.
@@ -88,9 +91,9 @@ impl DueStep {
 
 impl Connection {
     /// Uses these servers, if they have this layout or are empty.
-    pub(super) fn new(servers: Servers, layout: &str) -> Self {
-        let this =
-            Self { servers, layout: Layout::expecting(layout), requires_queues: false, processed: Arc::default() };
+    pub(super) fn new(servers: Servers, clock: Clock, layout: &str) -> Self {
+        let layout = Layout::expecting(layout);
+        let this = Self { servers, layout, clock, requires_queues: false, processed: Arc::default() };
         this.spawn(this.clone().verify_layout());
         this.spawn(this.clone().warn_about_eviction());
         this
@@ -110,6 +113,11 @@ impl Connection {
     /// exist.
     pub(super) fn requiring_queues(&self) -> Self {
         Self { requires_queues: true, ..self.clone() }
+    }
+
+    /// Returns the clock that scripts read.
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Returns whether an operation on a queue that does not exist is an error.
@@ -239,7 +247,7 @@ impl Connection {
         let absent = self.servers.are_clustered().then(|| keys::absent(slot));
         let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        let rendered = script.rendered(self.requires_queues);
+        let rendered = script.rendered(self.clock, self.requires_queues);
         let attempt = |client| evaluate(client, rendered, keys.clone(), args.clone());
         self.require_layout(script.name).await?;
         self.retry(script.name, slot, may_repeat, attempt).await

@@ -12,7 +12,7 @@ use super::receipt_connection::{Attempt, Failure, ReceiptConnection, elapsed};
 use crate::domain::{Durability, ProjectId};
 use crate::memory_budget::{MemoryBudget, MemoryShare};
 use crate::storage::redis::reply::Reply;
-use crate::storage::redis::script::Script;
+use crate::storage::redis::script::Rendered;
 use crate::storage::{Admission, Error, Permit};
 
 /// Maximum number of connections to a server that wait for receipts of one level at the same time.
@@ -49,19 +49,18 @@ impl Receipts {
     pub(super) async fn attempt(
         &self,
         project: &ProjectId,
-        script: &Script,
+        script: &Rendered,
         keys: &[String],
         args: &[Bytes],
         mark: &str,
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
         let (_permit, connection) = self.take(project, level, deadline).await.map_err(Failure::NotRun)?;
-        let mut attempt =
-            connection.run(("EVALSHA", &script.rendered(false).sha), keys, args, mark, (level, deadline)).await;
+        let mut attempt = connection.run(("EVALSHA", &script.sha), keys, args, mark, (level, deadline)).await;
         if let Err(Failure::NotRun(error)) = &attempt
             && error.details().starts_with("NOSCRIPT")
         {
-            attempt = connection.run(("EVAL", &script.rendered(false).text), keys, args, mark, (level, deadline)).await;
+            attempt = connection.run(("EVAL", &script.text), keys, args, mark, (level, deadline)).await;
         }
         // After any other failure, a new connection finds out again what the server can confirm.
         if matches!(attempt, Ok((_, Ok(()))) | Err(Failure::TooFewReplicas(_))) {

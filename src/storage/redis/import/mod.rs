@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use self::values::{Values, ValuesOfKey};
-use super::connection::{LAYOUT, migrating_layout};
+use super::connection::{layout_of, migrating_layout};
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::script::MIGRATION_WRITE;
@@ -112,6 +112,11 @@ impl RedisImport {
         if has_marks { Ok(()) } else { Err(lost()) }
     }
 
+    /// Returns the layout of the store when the migration is complete.
+    fn completed_layout(&self) -> &'static str {
+        layout_of(self.store.connection.clock())
+    }
+
     async fn layout(&self) -> Result<Option<String>, Error> {
         patiently(|| self.store.connection.command_unchecked("GET", keys::LAYOUT, [])).await?.text_or_nil()
     }
@@ -163,7 +168,7 @@ impl RedisImport {
 #[async_trait]
 impl MigrationTarget for RedisImport {
     async fn is_complete(&self) -> Result<bool, Error> {
-        Ok(self.layout().await?.as_deref() == Some(LAYOUT) && self.has_id().await?)
+        Ok(self.layout().await?.as_deref() == Some(self.completed_layout()) && self.has_id().await?)
     }
 
     async fn begin(&mut self) -> Result<(), Error> {
@@ -218,7 +223,7 @@ impl MigrationTarget for RedisImport {
 
     async fn complete(&mut self) -> Result<(), Error> {
         self.require_marks().await?;
-        match self.write("SET", keys::LAYOUT, vec![LAYOUT.into()]).await {
+        match self.write("SET", keys::LAYOUT, vec![self.completed_layout().into()]).await {
             // The command was repeated, because its reply was lost.
             Err(_) if self.is_complete().await? => Ok(()),
             completed => completed,

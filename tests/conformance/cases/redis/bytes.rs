@@ -9,7 +9,7 @@ use sukkal::storage::{Check, Post, PostOutcome};
 use super::keys::key;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 const COUNT: usize = 3;
 /// Size of a message with a small number.

@@ -12,7 +12,7 @@ use crate::conformance::cases::delivery_helpers::{attempt, delivered, retry};
 use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, client, message, messages, metadata};
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 /// More messages than one script examines.
 const READY: usize = 250;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::keys::{existing_parts, key};
 use crate::conformance::support::drivers::redis;
 use crate::conformance::support::subject::{LONG_S, messages};
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 const EMPTY: [&str; 1] = ["queue"];
 
 #[tokio::test]
 async fn claims_whose_messages_are_deleted_leave_no_keys() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(60, 30)).await;
     let claims = [subject.claim(&queue, 10, 100).await.id, subject.claim(&queue, 10, 100).await.id];
@@ -34,7 +34,7 @@ async fn claims_whose_messages_are_deleted_leave_no_keys() {
 
 #[tokio::test]
 async fn expired_claims_and_messages_leave_no_keys() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     for size in [1, 1, 2, 32, 33, 100] {
         subject.post(&queue, &messages(60, size)).await;
@@ -55,7 +55,7 @@ async fn expired_claims_and_messages_leave_no_keys() {
 
 #[tokio::test]
 async fn leases_and_claims_and_their_ids_correspond_one_to_one() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 40)).await;
     let counts = || {
@@ -80,7 +80,7 @@ async fn leases_and_claims_and_their_ids_correspond_one_to_one() {
 
 #[tokio::test]
 async fn the_in_flight_set_is_a_skip_list_from_the_first_message_on() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 1)).await;
 

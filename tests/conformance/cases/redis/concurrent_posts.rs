@@ -10,7 +10,7 @@ use sukkal::storage::{Error, PostOutcome};
 use super::keys::key;
 use crate::conformance::support::drivers::{redis, redis_at};
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 const POSTS: usize = 200;
 
@@ -48,7 +48,7 @@ async fn posts_that_wait_for_a_running_script_share_the_next_one() {
 
 #[tokio::test]
 async fn an_unreadable_queue_fails_only_its_own_posts() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (good, bad) = (subject.queue("good").await, subject.queue("bad").await);
     server.command(&["SET", &key(&bad, "ready"), "no sorted set"]);
     let all: Vec<QueueId> = [good.clone(), bad].into_iter().cycle().take(POSTS).collect();

@@ -12,7 +12,7 @@ use super::keys::{existing_parts, key};
 use crate::conformance::cases::redrives::{all_to, progress};
 use crate::conformance::support::drivers::{redis, redis_at};
 use crate::conformance::support::subject::{LONG_S, Subject, bodies_of, message, messages, metadata};
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 /// Creates a queue that delivers no message, with `count` messages.
 async fn queue_that_moves_all(subject: &Subject, count: usize) -> (QueueId, Vec<MessageId>) {
@@ -45,7 +45,7 @@ fn unblock_arrivals(server: &RedisServer, subject: &Subject) {
 
 #[tokio::test]
 async fn sealed_bodies_of_dead_letters_on_their_way_are_replaced() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, _) = queue_that_moves_all(&subject, 1).await;
     subject.pop(&queue, 1).await;
     let sealed = |content: u8| Body::sealed(&[content; 40]).unwrap();
@@ -70,7 +70,7 @@ async fn sealed_bodies_of_dead_letters_on_their_way_are_replaced() {
 
 #[tokio::test]
 async fn dead_letters_forwarded_twice_arrive_once() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_that_moves_all(&subject, 60).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
@@ -101,7 +101,7 @@ async fn dead_letters_forwarded_twice_arrive_once() {
 
 #[tokio::test]
 async fn undelivered_dead_letters_do_not_block_claims_and_arrive_later() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_that_moves_all(&subject, 4).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
@@ -148,7 +148,7 @@ async fn dead_letters_that_cannot_arrive_are_tried_once_per_visit() {
 
 #[tokio::test]
 async fn a_deleted_queue_stays_registered_until_its_dead_letters_arrive() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_that_moves_all(&subject, 3).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
@@ -168,7 +168,7 @@ async fn a_deleted_queue_stays_registered_until_its_dead_letters_arrive() {
 
 #[tokio::test]
 async fn a_deleted_queue_stays_registered_until_its_last_dead_letter_arrives() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_that_moves_all(&subject, 2_200).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
@@ -187,7 +187,7 @@ async fn a_deleted_queue_stays_registered_until_its_last_dead_letter_arrives() {
 
 #[tokio::test]
 async fn an_arrival_is_remembered_after_its_queue_is_deleted() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_that_moves_all(&subject, 2).await;
     let dead_letters = subject.id("letters");
     subject.pop(&queue, 1).await;
@@ -237,7 +237,7 @@ async fn delete_blocked(server: &RedisServer, subject: &Subject, queue: &QueueId
 
 #[tokio::test]
 async fn a_redrive_does_not_create_its_deleted_target_again() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     for (name, keys) in [
         ("plain", json!({"_max_claim_count": 9, "_dead_letter_queue": "letters"})),
         ("fair", json!({"_shards": 4, "_max_claim_count": 9, "_dead_letter_queue": "letters"})),
@@ -279,7 +279,7 @@ async fn a_redrive_does_not_create_its_deleted_target_again() {
 
 #[tokio::test]
 async fn a_redrive_to_origins_skips_messages_whose_origin_is_deleted() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let dead = subject.id("dead");
     let (gone, _) = subject.dead_letters_from("gone", &messages(LONG_S, 50)).await;
     let (alive, _) = subject.dead_letters_from("alive", &messages(LONG_S, 3)).await;
@@ -301,7 +301,7 @@ async fn a_redrive_to_origins_skips_messages_whose_origin_is_deleted() {
 /// The copy of the outbox stands for a process that has read it before, and posts late.
 #[tokio::test]
 async fn a_message_that_has_returned_does_not_arrive_in_a_later_queue() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 5)).await;
     let (id, fence) = cut_off_redrive(&server, &subject, &queue, &other, &all_to(&other)).await;
@@ -323,7 +323,7 @@ async fn a_message_that_has_returned_does_not_arrive_in_a_later_queue() {
 /// A message that has arrived does not return: it was deleted with its new queue.
 #[tokio::test]
 async fn redriven_messages_return_only_to_their_own_queue_and_only_if_they_have_not_arrived() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 10)).await;
     cut_off_redrive(&server, &subject, &queue, &other, &all_to(&other)).await;

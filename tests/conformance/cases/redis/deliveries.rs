@@ -1,12 +1,14 @@
 //! Deliveries over Redis: keys that are left behind, the index of due queues, signals between
 //! processes, and a store without memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sukkal::domain::{NewSubscription, QueueId, SubscriptionId};
-use sukkal::storage::{Error, Schedule, SubscriptionCreation};
-use tokio::time::{sleep, timeout};
+use sukkal::storage::{DeliverySignal, Error, Schedule, SubscriptionCreation};
+use tokio::sync::broadcast::Receiver;
+use uuid::Uuid;
 
 use super::keys::existing_parts;
 use crate::conformance::cases::delivery_helpers::{
@@ -14,16 +16,14 @@ use crate::conformance::cases::delivery_helpers::{
 };
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
-use crate::support::redis::{RedisServer, Reply};
+use support::redis::{RedisServer, Reply, in_time, until};
 
 const OK: &str = "the store answers";
 /// The index of due queues on a server that is not a cluster.
 const DUE: &str = "sukkal:{3560}:due";
 const NEXT: Schedule = Schedule { pause: Duration::ZERO, walk: Duration::from_secs(3_600) };
-/// Longer than two heartbeats.
-const ACQUAINTED: Duration = Duration::from_millis(2_200);
-/// Time in which a signal would arrive.
-const SIGNAL_ABSENCE: Duration = Duration::from_millis(300);
+/// The channel of the signals.
+const SIGNALS: &str = "sukkal:deliveries";
 
 /// Starts a server with a queue that has messages, and a subscription with attempts and retries.
 async fn backend() -> (Arc<RedisServer>, Subject, QueueId, SubscriptionId) {
@@ -150,21 +150,58 @@ async fn deliveries_go_on_in_a_full_redis() {
     assert_eq!(subject.try_subscribe(&queue, &subscription("http://c")).await, SubscriptionCreation::Created);
 }
 
+/// Waits until this number of processes receives signals.
+async fn wait_for_receivers(server: &RedisServer, count: i64) {
+    let receivers = async || server.command(&["PUBSUB", "NUMSUB", SIGNALS]).items()[1].as_int();
+    until("the processes receive signals", async || receivers().await == count).await;
+}
+
+/// Returns the next signal for the queue.
+async fn received(signals: &mut Receiver<DeliverySignal>, queue: &QueueId) -> DeliverySignal {
+    in_time("a signal arrives", next_signal(signals, queue)).await
+}
+
+/// Asserts that no signal for the queue has been sent to this process before one for another queue.
+async fn assert_no_signal(signals: &mut Receiver<DeliverySignal>, queue: &QueueId, subject: &Subject) {
+    let later = subject.queue(&Uuid::new_v4().to_string()).await;
+    subject.subscribe(&later, "http://a").await;
+    let is_relevant = |signal: &DeliverySignal| signal.queue == *queue || signal.queue == later;
+    let first = async {
+        loop {
+            let signal = signals.recv().await.expect("the store sends signals");
+            if is_relevant(&signal) {
+                return signal;
+            }
+        }
+    };
+    assert_eq!(in_time("a signal arrives", first).await.queue, later);
+}
+
 #[tokio::test]
 async fn one_of_the_processes_that_share_a_store_acts_at_once() {
     let (server, subject, _queue, _id) = backend().await;
     let other = redis_at(server.clone());
     let (mut signals, mut other_signals) = (subject.store().delivery_signals(), other.store().delivery_signals());
-    sleep(ACQUAINTED).await;
+    wait_for_receivers(&server, 2).await;
+    let mut acts = async |name: &str| {
+        let queue = subject.queue(name).await;
+        subject.subscribe(&queue, "http://a").await;
+        [received(&mut signals, &queue).await, received(&mut other_signals, &queue).await].map(|signal| signal.is_own)
+    };
+    // A process that does not know the other one always acts.
+    let (mut number, mut seen) = (0, HashSet::new());
+    until("the processes know each other", async || {
+        number += 1;
+        seen.insert(acts(&format!("before-{number}")).await);
+        seen.contains(&[true, false]) && seen.contains(&[false, true])
+    })
+    .await;
 
     let mut own = 0;
     for number in 0..16 {
-        let queue = subject.queue(&format!("q{number}")).await;
-        subject.subscribe(&queue, "http://a").await;
-        let signal = timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.expect("a signal arrives");
-        let others = timeout(SIGNAL_ABSENCE, next_signal(&mut other_signals, &queue)).await.expect("a signal arrives");
-        assert_ne!(signal.is_own, others.is_own);
-        own += u32::from(signal.is_own);
+        let [first, second] = acts(&format!("q{number}")).await;
+        assert_ne!(first, second);
+        own += u32::from(first);
     }
     assert!((1..16).contains(&own), "both processes share the work: {own} of 16");
 }
@@ -174,32 +211,30 @@ async fn only_the_holder_of_a_live_lease_gets_signals() {
     let (server, subject, queue, _id) = backend().await;
     let other = redis_at(server.clone());
     let (mut signals, mut other_signals) = (subject.store().delivery_signals(), other.store().delivery_signals());
-    sleep(ACQUAINTED).await;
+    wait_for_receivers(&server, 2).await;
 
     subject.post(&queue, &messages(LONG_S, 1)).await;
 
-    let signal = timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.expect("a signal arrives");
-    assert!(signal.is_own);
-    assert_eq!(timeout(SIGNAL_ABSENCE, next_signal(&mut other_signals, &queue)).await.ok(), None);
+    assert!(received(&mut signals, &queue).await.is_own);
+    assert_no_signal(&mut other_signals, &queue, &subject).await;
     let (fence, seen) = subject.lease(&queue, 1).await;
     assert!(subject.end_lease(&queue, fence, &seen).await);
-    other.store().take_delivery_lease(&queue, uuid::Uuid::from_u128(2)).await.expect(OK).expect("the lease has ended");
+    other.store().take_delivery_lease(&queue, Uuid::from_u128(2)).await.expect(OK).expect("the lease has ended");
     subject.post(&queue, &messages(LONG_S, 1)).await;
-    let others = timeout(SIGNAL_ABSENCE, next_signal(&mut other_signals, &queue)).await.expect("a signal arrives");
-    assert!(others.is_own);
-    assert_eq!(timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.ok(), None);
+    assert!(received(&mut other_signals, &queue).await.is_own);
+    assert_no_signal(&mut signals, &queue, &subject).await;
 }
 
 #[tokio::test]
 async fn signals_go_on_after_the_connection_was_lost() {
     let (server, subject, queue, _id) = backend().await;
     let mut signals = subject.store().delivery_signals();
-    sleep(SIGNAL_ABSENCE).await;
+    wait_for_receivers(&server, 1).await;
 
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    sleep(ACQUAINTED).await;
+    wait_for_receivers(&server, 1).await;
     while signals.try_recv().is_ok() {}
     subject.post(&queue, &messages(LONG_S, 1)).await;
 
-    timeout(SIGNAL_ABSENCE, next_signal(&mut signals, &queue)).await.expect("a signal arrives");
+    received(&mut signals, &queue).await;
 }

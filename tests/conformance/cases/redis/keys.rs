@@ -9,7 +9,7 @@ use sukkal::domain::{ProjectId, QueueId};
 use crate::conformance::cases::fair_helpers::in_shard;
 use crate::conformance::support::drivers::redis;
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, messages};
-use crate::support::redis::{RedisServer, Reply};
+use support::redis::{RedisServer, Reply};
 
 /// The parts of a queue, each of which has a key.
 const PARTS: [&str; 23] = [
@@ -70,7 +70,7 @@ pub(in crate::conformance) fn blocks_kept(server: &RedisServer, queue: &QueueId)
 
 #[tokio::test]
 async fn maintenance_frees_the_storage_of_expired_messages() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(60, 3_000)).await;
     subject.post(&queue, &messages(61, 10)).await;
@@ -84,7 +84,7 @@ async fn maintenance_frees_the_storage_of_expired_messages() {
 
 #[tokio::test]
 async fn a_read_frees_the_storage_of_expired_messages() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(60, 1_300)).await;
     subject.advance(&queue, Duration::from_secs(62)).await;
@@ -96,7 +96,7 @@ async fn a_read_frees_the_storage_of_expired_messages() {
 
 #[tokio::test]
 async fn deleted_messages_leave_few_blocks_of_expirations() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     let left = subject.post(&queue, &messages(LONG_S, 50)).await;
     let (mut peak, mut deleted) = (0, 0);
@@ -121,7 +121,7 @@ async fn deleted_messages_leave_few_blocks_of_expirations() {
 
 #[tokio::test]
 async fn messages_of_one_block_expire_each_in_its_own_second() {
-    let (_server, subject) = (RedisServer::shared(), redis());
+    let (_server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     let mixed: Vec<_> = (0..1_000).map(|number| message(60 + 7 * number % 500, 0)).collect();
     subject.post(&queue, &mixed).await;
@@ -138,7 +138,7 @@ async fn messages_of_one_block_expire_each_in_its_own_second() {
 
 #[tokio::test]
 async fn a_deleted_queue_leaves_only_keys_that_expire() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     subject.post_as(&client(1), &queue, &messages(LONG_S, 100)).await;
 
@@ -156,7 +156,7 @@ async fn a_deleted_queue_leaves_only_keys_that_expire() {
 
 #[tokio::test]
 async fn names_without_a_queue_are_skipped_and_pages_stay_full() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     for number in 10..40 {
         if number % 2 == 0 {
             subject.queue(&format!("q{number}")).await;
@@ -175,7 +175,7 @@ async fn names_without_a_queue_are_skipped_and_pages_stay_full() {
 
 #[tokio::test]
 async fn a_name_without_a_queue_is_unregistered() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     subject.queue("other").await;
     register(&server, &subject, "crashed", "7");
 
@@ -190,7 +190,7 @@ async fn a_name_without_a_queue_is_unregistered() {
 
 #[tokio::test]
 async fn a_name_whose_deletion_was_interrupted_is_unregistered() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     let (_name, version) = registrations(&server, &subject).remove(0);
     subject.delete(&queue).await;
@@ -209,7 +209,7 @@ async fn a_name_whose_deletion_was_interrupted_is_unregistered() {
 
 #[tokio::test]
 async fn a_late_creation_leaves_no_queue() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let deleted = subject.queue("deleted").await;
     let (_name, version) = registrations(&server, &subject).remove(0);
     subject.delete(&deleted).await;
@@ -232,7 +232,7 @@ async fn a_late_creation_leaves_no_queue() {
 
 #[tokio::test]
 async fn an_empty_fair_queue_keeps_no_shards() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.fair_queue("q", 8).await;
     subject.post(&queue, &[in_shard(1), in_shard(5)]).await;
     let claim = subject.claim(&queue, 1, 300).await;
@@ -246,7 +246,7 @@ async fn an_empty_fair_queue_keeps_no_shards() {
 
 #[tokio::test]
 async fn the_last_reply_of_a_retry_slot_expires() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     for _ in 0..20 {
         subject.post(&queue, &messages(LONG_S, 1)).await;

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use sukkal::domain::{QueueId, TaskState};
 use sukkal::storage::Schedule;
-use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::keys::existing_parts;
 use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
-use crate::support::redis::RedisServer;
+use support::redis::{RedisServer, until};
 
 /// The index of due queues on a server that is not a cluster.
 const DUE: &str = "sukkal:{3560}:due";
@@ -100,9 +99,7 @@ async fn the_due_index_names_a_queue_whose_task_nobody_works_on() {
 
     assert_eq!(subject.store().maintain(&NEXT).await, Ok(1));
 
-    while subject.task(queue, id).await.state == TaskState::Running {
-        sleep(Duration::from_millis(2)).await;
-    }
+    until("the task ends", async || subject.task(queue, id).await.state != TaskState::Running).await;
     assert_eq!((subject.count(queue).await, subject.count(target).await), (0, 6));
     assert_eq!(subject.store().maintain(&NEXT).await, Ok(1), "the entry of the task that has ended");
     assert_eq!(subject.store().maintain(&NEXT).await, Ok(0));

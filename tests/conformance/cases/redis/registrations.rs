@@ -2,15 +2,14 @@
 //! them, and removed when they are no longer needed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sukkal::domain::ProjectId;
 
 use super::keys::{register_key, registrations};
 use crate::conformance::support::drivers::{redis, redis_at, redis_cluster};
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, Reply};
+use support::cluster::RedisCluster;
+use support::redis::{RedisServer, Reply, until};
 
 const PROJECTS: &str = "sukkal:{projects}";
 
@@ -32,17 +31,12 @@ fn lose_registrations(server: &RedisServer, subject: &Subject) {
 }
 
 async fn wait_until_listed(subject: &Subject, names: &[&str]) {
-    let listed = async {
-        while subject.names(subject.project(), None, 10).await != names {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), listed).await.expect("the queue is listed again");
+    until("the queue is listed again", async || subject.names(subject.project(), None, 10).await == names).await;
 }
 
 #[tokio::test]
 async fn a_queue_in_use_is_registered_again_with_its_own_version() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let queue = subject.queue("q").await;
     let before = registrations(&server, &subject);
     lose_registrations(&server, &subject);
@@ -68,20 +62,18 @@ async fn after_a_reconnection_each_queue_in_use_is_confirmed_again() {
     lose_registrations(&server, &subject);
 
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    let is_used = async {
-        while registrations(&server, &subject).is_empty() {
-            subject.store().get_queue(&queue).await.expect("the store answers");
-            let _claimed_nothing = subject.store().pop_messages(&queue, 1).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
 
-    tokio::time::timeout(Duration::from_secs(30), is_used).await.expect("the queue is registered again");
+    until("the queue is registered again", async || {
+        subject.store().get_queue(&queue).await.expect("the store answers");
+        let _claimed_nothing = subject.store().pop_messages(&queue, 1).await;
+        !registrations(&server, &subject).is_empty()
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_queue_is_created_although_the_clock_has_stepped_back_since_its_deletion() {
-    let (server, subject) = (RedisServer::shared(), redis());
+    let (server, subject) = (RedisServer::shared_movable(), redis());
     let clock = format!("sukkal:{{{}}}:clock", subject.project());
     server.command(&["SET", &clock, "3600000000"]);
     let queue = subject.queue("q").await;
@@ -142,7 +134,7 @@ async fn a_check_finds_a_queue_that_is_not_registered_and_a_repair_registers_it(
 
 #[tokio::test]
 async fn a_check_of_a_cluster_finds_a_queue_that_is_not_registered() {
-    let (cluster, subject) = (RedisCluster::shared(), redis_cluster());
+    let (cluster, subject) = (RedisCluster::shared_movable(), redis_cluster());
 
     assert_found_and_mended(&subject, cluster.node_of(&register_key(subject.project()))).await;
 }
