@@ -1,32 +1,21 @@
 //! Measures the console in Chromium with 10,000 queues and with a queue of 1,000,000 messages: the
 //! first paint, the longest task of the main thread in each interaction, and the requests of an open
 //! tab.
-//!
-//! `cargo bench --bench console` prints tables in Markdown.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark prints for a person")]
-
-#[allow(dead_code, reason = "uses a part of the support code of the tests")]
-#[path = "../tests/support/mod.rs"]
-mod support;
-
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use self::support::browser::Browser;
-use self::support::sukkal::{Api, Sukkal};
+use crate::client::send;
+use crate::report::Report;
+use support::browser::Browser;
+use support::sukkal::{Api, Sukkal};
 
-const QUEUES: usize = 10_000;
-const MESSAGES: usize = 1_000_000;
 const PER_POST: usize = 1_000;
 const PROJECT: &str = "demo";
-/// Time for which a tab is left alone.
-const ALONE: Duration = Duration::from_secs(30);
-/// Time after an interaction, in which its tasks end.
-const SETTLE: Duration = Duration::from_secs(3);
 
 /// Notes the tasks of the main thread that take 50 ms or more. A browser does not report shorter ones.
 const OBSERVE: &str = "
@@ -48,35 +37,51 @@ const TYPE: &str = "
     input.dispatchEvent(new Event('input', {bubbles: true}))";
 const CLICK: &str = "
     const found = [...document.querySelectorAll('button')].find(one => one.textContent.trim() === arguments[0] && !one.disabled);
-    found.click()";
-const OPEN_FIRST: &str = "document.querySelector('td.body button').click()";
+    found?.click();
+    return found !== undefined";
+const OPEN_FIRST: &str = "
+    const found = document.querySelector('td.body button');
+    found?.click();
+    return found !== null";
 
-#[tokio::main]
-async fn main() {
+pub(crate) async fn run(report: &mut Report) {
+    let (queues, messages, settle_ms, alone_s) =
+        if report.is_short { (100, 2_000, 100, 1) } else { (10_000, 1_000_000, 3_000, 30) };
+    // The tasks of an interaction end in this time.
+    let settle = Duration::from_millis(settle_ms);
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
-    fill(&api).await;
+    fill(&api, queues, messages).await;
     let browser = Browser::start().await;
     // The first page also warms up the browser.
     for name in ["of a page with one word, in a new browser", "of a page with one word"] {
         browser.open("data:text/html,<p>Hello").await;
-        println!("First paint {name}: {} ms.", browser.wait_for(PAINT, json!([])).await);
+        writeln!(report, "First paint {name}: {} ms.", browser.wait_for(PAINT, json!([])).await).unwrap();
     }
     browser.open(&sukkal.url("/console")).await;
     browser.run(OBSERVE, json!([])).await;
     browser.wait_for("return document.querySelector('dialog form') !== null", json!([])).await;
     let paint = browser.wait_for(PAINT, json!([])).await;
-    println!("First paint of the console: {paint} ms.\n\n| interaction | longest task, ms (0: below 50) |\n|---|---|");
-    report(&browser, "load the console").await;
+    writeln!(
+        report,
+        "First paint of the console: {paint} ms.\n\n| interaction | longest task, ms (0: below 50) |\n|---|---|"
+    )
+    .unwrap();
+    // Writes the longest task since the last call.
+    let mut write_longest = async |interaction: &str| {
+        sleep(settle).await;
+        writeln!(report, "| {interaction} | {} |", browser.run(LONGEST, json!([])).await).unwrap();
+    };
+    write_longest("load the console").await;
     browser.run(SIGN_IN, json!([PROJECT])).await;
-    report(&browser, "sign in, and look at the queues").await;
+    write_longest("sign in, and look at the queues").await;
     for (name, route) in [
         ("list of 10,000 queues", "#/queues"),
         ("queue with 1,000,000 messages", "#/queues/big"),
         ("its newest messages", "#/queues/big/messages"),
     ] {
         browser.run("location.hash = arguments[0]", json!([route])).await;
-        report(&browser, name).await;
+        write_longest(name).await;
     }
     for (name, script, argument) in [
         ("next page", CLICK, "Next"),
@@ -84,49 +89,44 @@ async fn main() {
         ("close it", CLICK, "Close"),
         ("live tail", CLICK, "Live tail"),
     ] {
-        browser.run(script, json!([argument])).await;
+        browser.wait_for(script, json!([argument])).await;
         if name == "live tail" {
             for number in 0..20 {
                 post(&api, "big", &vec![json!({ "number": number }); 100]).await;
             }
         }
-        report(&browser, name).await;
+        write_longest(name).await;
     }
     browser.run("location.hash = '#/queues'", json!([])).await;
     browser.wait_for("return document.getElementById('search') !== null", json!([])).await;
     for prefix in ["q", "q9", "q99", "q999"] {
         browser.run(TYPE, json!([prefix])).await;
     }
-    report(&browser, "type the beginning of a name").await;
+    write_longest("type the beginning of a name").await;
 
-    println!("\n| page | requests in a minute |\n|---|---|");
-    for (name, route) in [
+    writeln!(report, "\n| page | requests in a minute |\n|---|---|").unwrap();
+    let pages = [
         ("Attention", "#/"),
         ("Queues", "#/queues"),
         ("a queue", "#/queues/big"),
         ("its claims", "#/queues/big/claims"),
-    ] {
+    ];
+    for (name, route) in &pages[..if report.is_short { 1 } else { pages.len() }] {
         browser
             .run("location.hash = arguments[0]; performance.setResourceTimingBufferSize(100000)", json!([route]))
             .await;
-        sleep(SETTLE).await;
+        sleep(settle).await;
         let before = browser.run(SENT, json!([])).await.as_u64().unwrap();
-        sleep(ALONE).await;
+        sleep(Duration::from_secs(alone_s)).await;
         let sent = browser.run(SENT, json!([])).await.as_u64().unwrap() - before;
-        println!("| {name} | {} |", sent * 60 / ALONE.as_secs());
+        writeln!(report, "| {name} | {} |", sent * 60 / alone_s).unwrap();
     }
 }
 
-/// Prints the longest task since the last call.
-async fn report(browser: &Browser, interaction: &str) {
-    sleep(SETTLE).await;
-    println!("| {interaction} | {} |", browser.run(LONGEST, json!([])).await);
-}
-
 /// Creates the queues. The newest page of the largest queue has large messages.
-async fn fill(api: &Api) {
+async fn fill(api: &Api, queues: usize, messages: usize) {
     let mut posts = JoinSet::new();
-    for number in 0..QUEUES {
+    for number in 0..queues {
         let api = api.clone();
         posts.spawn(async move { post(&api, &format!("q{number}"), &[json!({ "number": number })]).await });
         if posts.len() >= 64 {
@@ -134,7 +134,7 @@ async fn fill(api: &Api) {
         }
     }
     posts.join_all().await;
-    for first in (0..MESSAGES).step_by(PER_POST) {
+    for first in (0..messages).step_by(PER_POST) {
         let bodies: Vec<Value> = (first..first + PER_POST).map(|number| json!({ "number": number })).collect();
         post(api, "big", &bodies).await;
     }
@@ -146,7 +146,5 @@ async fn fill(api: &Api) {
 
 async fn post(api: &Api, queue: &str, bodies: &[Value]) {
     let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
-    let posted =
-        api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages })).send().await.unwrap();
-    assert_eq!(posted.status(), 201);
+    send(api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages })), 201).await;
 }

@@ -1,32 +1,28 @@
-//! Counts the instructions that authentication and quotas add to a POST. The service runs in
-//! callgrind, so the figures do not depend on the load of the machine.
+//! Counts the instructions that authentication and quotas add to a POST.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
-
-mod callgrind;
+#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/auth/stub.rs"]
 mod stub;
+#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/auth/stub_keystone.rs"]
 mod stub_keystone;
-#[path = "../tests/support/mod.rs"]
-mod support;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder};
+use reqwest::Client;
 use serde_json::{Value, json};
 use sukkal::domain::Token;
 
-use crate::callgrind::Service;
-use crate::stub_keystone::{StubKeystone, described};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::CLIENT;
+use self::stub_keystone::{StubKeystone, described};
+use crate::callgrind::{Service, per_request};
+use crate::client::send;
+use crate::report::Report;
+use support::redis::RedisServer;
+use support::sukkal::CLIENT;
 
-/// Numbers of posts. The difference between the two runs is divided by that of the numbers, so the
-/// start of the service does not count.
-const FEW: usize = 200;
-const MANY: usize = 1_200;
-const RUNS: usize = 3;
+/// Numbers of posts, whose instructions are compared.
+const POSTS: [usize; 2] = [200, 1_200];
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What the service checks in a POST.
@@ -64,7 +60,7 @@ const QUOTAS: [(&str, &str); 8] = [
 ];
 
 /// Returns the instructions of a service that accepts this many posts.
-async fn instructions(variant: &Variant, posts: usize) -> u64 {
+async fn instructions(variant: &Variant, posts: usize, is_short: bool) -> f64 {
     let (redis, keystone) = (RedisServer::start(), StubKeystone::start());
     keystone.issue("gAAAAAcached", described("user-7", Some("p"), &["member"], HOUR));
     let admin = Token::random().reveal();
@@ -78,7 +74,7 @@ async fn instructions(variant: &Variant, posts: usize) -> u64 {
     if variant.has_quotas {
         environment.extend(QUOTAS);
     }
-    let service = Service::start(&redis.url(), &environment);
+    let service = Service::start(&redis.url(), &environment, is_short).await;
     let client = Client::new();
     let credential = match variant.authentication {
         Authentication::None => ("X-Project-ID", "p".to_owned()),
@@ -99,31 +95,17 @@ async fn instructions(variant: &Variant, posts: usize) -> u64 {
     service.stop()
 }
 
-async fn send(request: RequestBuilder, status: u16) -> reqwest::Response {
-    let answer = request.send().await.expect("the service answers");
-    assert_eq!(answer.status(), status, "{}", answer.url());
-    answer
-}
-
-/// Returns the instructions of one POST: the median of some runs.
-async fn per_post(variant: &Variant) -> u64 {
-    let mut runs = Vec::new();
-    for _ in 0..RUNS {
-        let few = instructions(variant, FEW).await;
-        runs.push((instructions(variant, MANY).await - few) / (MANY - FEW) as u64);
+pub(crate) async fn run(report: &mut Report) {
+    if report.is_short {
+        let [.., both, _] = &VARIANTS;
+        assert!(instructions(both, 1, true).await > 0.0);
+        return;
     }
-    runs.sort_unstable();
-    runs[RUNS / 2]
-}
-
-#[tokio::main]
-async fn main() {
-    println!("| checked in a POST | instructions of the service | more |\n|---|---|---|");
+    writeln!(report, "| checked in a POST | instructions of the service | more |\n|---|---|---|").unwrap();
     let mut base = None;
     for variant in &VARIANTS {
-        let count = per_post(variant).await;
-        let base = *base.get_or_insert(count);
-        let more = (count as f64 / base as f64 - 1.0) * 100.0;
-        println!("| {} | {count} | {more:+.1} % |", variant.name);
+        let count = per_request(POSTS, async |posts| instructions(variant, posts, false).await).await;
+        let more = (count / *base.get_or_insert(count) - 1.0) * 100.0;
+        writeln!(report, "| {} | {count:.0} | {more:+.1} % |", variant.name).unwrap();
     }
 }

@@ -1,36 +1,27 @@
-//! Counts the instructions that pools add to a post, a list and a claim. The service runs in
-//! callgrind, so the figures do not depend on the load of the machine.
+//! Counts the instructions that pools add to a post, a list and a claim.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
-
-mod callgrind;
-#[path = "../tests/support/mod.rs"]
-mod support;
-
+use std::fmt::Write as _;
 use std::iter::repeat_n;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::callgrind::Service;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, POOLING, Sukkal};
+use crate::callgrind::{PAUSE, Service, per_request};
+use crate::client::send;
+use crate::report::Report;
+use support::redis::RedisServer;
+use support::sukkal::{Api, POOLING, Sukkal};
 
-/// Numbers of requests. The difference between the two runs is divided by that of the numbers, so
-/// the start of the service and the search for the queue do not count.
-const FEW: usize = 100;
-const MANY: usize = 4_000;
-const RUNS: usize = 3;
+/// Numbers of requests, whose instructions are compared.
+const REQUESTS: [usize; 2] = [100, 4_000];
 /// Number of messages in a request that prepares the queue.
 const PREPARED: usize = 20;
 
 /// What would change the counts by chance: threads that take work from each other, and maintenance,
 /// which runs often compared with the requests, because callgrind is slow.
 const STEADY: [(&str, &str); 2] = [("TOKIO_WORKER_THREADS", "1"), ("SUKKAL_JANITOR__PAUSE", "86400")];
-/// Pause between two attempts to use the store. Few attempts disturb the count less.
-const PAUSE: Duration = Duration::from_secs(1);
 /// After this time, the service has done what it does once.
 const SETTLED: Duration = Duration::from_secs(12);
 
@@ -55,7 +46,7 @@ const KINDS: [Kind; 3] = [
     },
     Kind {
         name: "claim of one message",
-        prepared: MANY + PREPARED,
+        prepared: REQUESTS[1] + PREPARED,
         request: |api| api.post("/v2/queues/q/claims?limit=1", &json!({ "ttl": 300, "grace": 60 })),
         status: 201,
     },
@@ -68,7 +59,7 @@ fn messages(count: usize) -> Value {
 
 /// Returns the instructions of a service that answers this many requests to one queue, which is in
 /// a pool or in the only store.
-async fn instructions(kind: &Kind, is_pooled: bool, requests: usize) -> u64 {
+async fn instructions(kind: &Kind, is_pooled: bool, requests: usize, is_short: bool) -> f64 {
     let (management, pool) = (RedisServer::start(), RedisServer::start());
     let environment = if is_pooled { &POOLING[..] } else { &[] };
     let preparing = Sukkal::start_with(&management.url(), environment);
@@ -84,46 +75,33 @@ async fn instructions(kind: &Kind, is_pooled: bool, requests: usize) -> u64 {
     }
     drop(preparing);
 
-    let service = Service::start(&management.url(), &[environment, &STEADY].concat());
+    let service = Service::start(&management.url(), &[environment, &STEADY].concat(), is_short).await;
     let api = Api::new(service.url.clone(), "p");
-    // In callgrind, it takes a while to connect to the stores.
+    // It takes a while to connect to the pool.
     while (kind.request)(&api).send().await.unwrap().status() != kind.status {
         sleep(PAUSE).await;
     }
-    sleep(SETTLED).await;
+    if !is_short {
+        sleep(SETTLED).await;
+    }
     for _ in 0..requests {
         send((kind.request)(&api), kind.status).await.bytes().await.unwrap();
     }
     service.stop()
 }
 
-async fn send(request: RequestBuilder, status: u16) -> Response {
-    let answer = request.send().await.expect("the service answers");
-    assert_eq!(answer.status(), status, "{}", answer.url());
-    answer
-}
-
-/// Returns the instructions of one request without pools and with a pool: the medians of some runs.
-async fn per_request(kind: &Kind) -> [u64; 2] {
-    let mut runs: [Vec<u64>; 2] = Default::default();
-    for _ in 0..RUNS {
-        for (is_pooled, runs) in [false, true].into_iter().zip(&mut runs) {
-            let few = instructions(kind, is_pooled, FEW).await;
-            runs.push((instructions(kind, is_pooled, MANY).await - few) / (MANY - FEW) as u64);
-        }
+pub(crate) async fn run(report: &mut Report) {
+    if report.is_short {
+        assert!(instructions(&KINDS[0], true, 1, true).await > 0.0);
+        return;
     }
-    runs.map(|mut runs| {
-        runs.sort_unstable();
-        runs[RUNS / 2]
-    })
-}
-
-#[tokio::main]
-async fn main() {
-    println!("| request | without pools | queue in a pool | more |\n|---|---|---|---|");
+    writeln!(report, "| request | without pools | queue in a pool | more |\n|---|---|---|---|").unwrap();
     for kind in &KINDS {
-        let [alone, pooled] = per_request(kind).await;
-        let more = (pooled as f64 / alone as f64 - 1.0) * 100.0;
-        println!("| {} | {alone} | {pooled} | {more:+.1} % |", kind.name);
+        let count = async |is_pooled| {
+            per_request(REQUESTS, async |requests| instructions(kind, is_pooled, requests, false).await).await
+        };
+        let (alone, pooled) = (count(false).await, count(true).await);
+        let more = (pooled / alone - 1.0) * 100.0;
+        writeln!(report, "| {} | {alone:.0} | {pooled:.0} | {more:+.1} % |", kind.name).unwrap();
     }
 }

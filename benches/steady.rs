@@ -2,38 +2,25 @@
 //! latency must not grow.
 //!
 //! Tasks post, claim and delete ten messages at a constant rate, with 100,000 messages in the
-//! queue. `cargo bench --bench steady -- --minutes 30 --write` draws `docs/steady.svg`.
+//! queue. `--write` draws `docs/steady.svg`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::cast_precision_loss,
-    reason = "a benchmark prints for a person, and its numbers are below 2^53"
-)]
-
-use std::fs;
-use std::path::Path;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::Args;
 use maud::{Markup, html};
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use tokio::task::JoinSet;
 use tokio::time::{interval, sleep_until};
 
-#[allow(dead_code, reason = "uses a part of the module")]
-#[path = "versus/processes.rs"]
-mod processes;
-
-#[allow(dead_code, reason = "uses a part of the support code of the tests")]
-#[path = "../tests/support/mod.rs"]
-mod support;
-
+use crate::client::send;
+use crate::processes;
+use crate::report::Report;
+use crate::service::Store;
+use crate::statistics::{median, percentile};
 use support::sukkal::{Api, Sukkal};
 
-const ALIVE: usize = 100_000;
 const BODY_BYTES: usize = 1_000;
 /// Number of messages in a request that fills the queue, and in one that is measured.
 const FILLED_AT_ONCE: usize = 20;
@@ -41,20 +28,16 @@ const AT_ONCE: usize = 10;
 const TASKS: u32 = 16;
 /// Cycles of three requests per second, of all tasks together.
 const CYCLES_PER_S: u32 = 100;
-const WINDOW: Duration = Duration::from_secs(10);
 const MEGA: f64 = 1e6;
-const PLOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/steady.svg");
 
-#[derive(Parser)]
-struct Options {
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Duration, in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u32,
     /// Write docs/steady.svg
     #[arg(long)]
     write: bool,
-    /// Added by cargo
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// The figures at the end of a time window.
@@ -69,45 +52,44 @@ struct Sample {
 
 type Latencies = Arc<Mutex<Vec<f64>>>;
 
-#[tokio::main]
-async fn main() {
-    let options = Options::parse();
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let sukkal = Sukkal::start(&format!("embedded:{}", folder.path().display()));
+pub(crate) async fn run(options: &Options, report: &mut Report) {
+    let (alive_count, windows, seconds) =
+        if report.is_short { (1_000, 2, 1) } else { (100_000, options.minutes * 6, 10) };
+    let store = Store::embedded();
+    let sukkal = Sukkal::start(&store.url());
     let api = sukkal.project("steady");
-    fill(&api).await;
+    fill(&api, alive_count).await;
 
     let latencies = Latencies::default();
+    let mut cycles = JoinSet::new();
     for _ in 0..TASKS {
-        tokio::spawn(run_cycles(api.clone(), latencies.clone()));
+        cycles.spawn(run_cycles(api.clone(), latencies.clone()));
     }
     let mut samples = Vec::new();
     let start = Instant::now();
-    let end = start + Duration::from_secs(60 * u64::from(options.minutes));
-    while Instant::now() < end {
-        let window_end = start + WINDOW * u32::try_from(samples.len() + 1).unwrap();
-        sleep_until(window_end.into()).await;
-        let taken = std::mem::take(&mut *latencies.lock().unwrap());
+    for window in 1..=windows {
+        sleep_until((start + Duration::from_secs(seconds) * window).into()).await;
+        let mut taken = std::mem::take(&mut *latencies.lock().unwrap());
         samples.push(Sample {
             minutes: start.elapsed().as_secs_f64() / 60.0,
-            file_mb: file_bytes(folder.path()) as f64 / MEGA,
+            file_mb: store.file_bytes() as f64 / MEGA,
             memory_mb: processes::resident_bytes(&[sukkal.id()]) / MEGA,
-            p99_ms: p99(taken),
+            p99_ms: percentile(&mut taken, 99),
             alive: alive(&api).await,
         });
     }
-    report(&samples);
+    assert!(cycles.try_join_next().is_none(), "no request fails");
+    write_table(report, &samples);
     if options.write {
-        fs::create_dir_all(Path::new(PLOT).parent().unwrap()).unwrap();
-        fs::write(PLOT, plot(&samples).into_string()).unwrap();
+        report.write_plot("steady.svg", plot(&samples));
     }
 }
 
-async fn fill(api: &Api) {
-    assert_eq!(api.put("/v2/queues/q").send().await.unwrap().status(), 201);
+async fn fill(api: &Api, count: usize) {
+    send(api.put("/v2/queues/q"), 201).await;
     let document = messages(FILLED_AT_ONCE);
-    for _ in 0..ALIVE / FILLED_AT_ONCE {
-        assert_eq!(api.post("/v2/queues/q/messages", &document).send().await.unwrap().status(), 201);
+    for _ in 0..count / FILLED_AT_ONCE {
+        send(api.post("/v2/queues/q/messages", &document), 201).await;
     }
 }
 
@@ -146,15 +128,6 @@ async fn alive(api: &Api) -> u64 {
     stats["messages"]["total"].as_u64().unwrap()
 }
 
-fn p99(mut latencies_ms: Vec<f64>) -> f64 {
-    latencies_ms.sort_by(f64::total_cmp);
-    latencies_ms.get(latencies_ms.len() * 99 / 100).copied().unwrap_or_default()
-}
-
-fn file_bytes(folder: &Path) -> u64 {
-    fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
-}
-
 type Figure = fn(&Sample) -> f64;
 
 /// The plots, each with a title and a figure.
@@ -164,18 +137,13 @@ const PANELS: [(&str, Figure); 3] = [
     ("p99 of a request, ms", |sample| sample.p99_ms),
 ];
 
-/// Prints the medians of each tenth of the time.
-fn report(samples: &[QueueStatus]) {
-    println!("| minutes | file MB | memory MB | p99 ms | alive |\n|---|---|---|---|---|");
+/// Writes the medians of each tenth of the time.
+fn write_table(report: &mut Report, samples: &[Sample]) {
+    writeln!(report, "| minutes | file MB | memory MB | p99 ms | alive |\n|---|---|---|---|---|").unwrap();
     for part in samples.chunks(samples.len().div_ceil(10).max(1)) {
-        let middle = |of: Figure| {
-            let mut figures: Vec<f64> = part.iter().map(of).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
-        };
         let last = part[part.len() - 1];
-        let [file, memory, p99] = PANELS.map(|(_, of)| middle(of));
-        println!("| {:.0} | {file:.0} | {memory:.0} | {p99:.2} | {} |", last.minutes, last.alive);
+        let [file, memory, p99] = PANELS.map(|(_, of)| median(part.iter().map(of).collect()));
+        writeln!(report, "| {:.0} | {file:.0} | {memory:.0} | {p99:.2} | {} |", last.minutes, last.alive).unwrap();
     }
 }
 
@@ -184,7 +152,7 @@ const PANEL: f64 = 130.0;
 const LEFT: f64 = 60.0;
 const TOP: f64 = 24.0;
 
-fn plot(samples: &[QueueStatus]) -> Markup {
+fn plot(samples: &[Sample]) -> Markup {
     let minutes = samples.last().map_or(1.0, |sample| sample.minutes);
     let height = (PANEL + TOP) * PANELS.len() as f64 + 20.0;
     html! {

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::support::sukkal::Api;
+use crate::statistics::median;
+use support::sukkal::Api;
 
 const PROJECT: &str = "innocent";
 const MESSAGES: &str = "/v2/queues/q/messages";
@@ -50,9 +51,7 @@ impl Prober {
 
     /// The median of the latencies so far, in milliseconds.
     pub(crate) fn median_ms(&self) -> f64 {
-        let mut latencies_ms = self.latencies_ms.lock().unwrap().clone();
-        latencies_ms.sort_by(f64::total_cmp);
-        latencies_ms[latencies_ms.len() / 2]
+        median(self.latencies_ms.lock().unwrap().clone())
     }
 
     /// Discards the latencies so far.

@@ -3,8 +3,9 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::cases::{self, Action, LARGE};
-use crate::stage::Stage;
+use super::cases::{self, Action, LARGE};
+use super::stage::Stage;
+use crate::Length;
 
 /// One row of the table.
 pub(crate) struct Request {
@@ -12,8 +13,8 @@ pub(crate) struct Request {
     pub(crate) name: &'static str,
     /// The description in the table.
     pub(crate) description: &'static str,
-    /// Fills the store, with less if the second argument is true, and returns the requests.
-    pub(crate) prepare: for<'a> fn(&'a Stage, bool) -> BoxFuture<'a, Action>,
+    /// Fills the store, with less if the run is not full, and returns the requests.
+    pub(crate) prepare: for<'a> fn(&'a Stage, Length) -> BoxFuture<'a, Action>,
 }
 
 /// All requests.
@@ -26,7 +27,7 @@ pub(crate) const REQUESTS: [Request; 22] = [
     Request {
         name: "list-own-many",
         description: "list with `echo=false` over 500,000 own messages",
-        prepare: |stage, quick| cases::list_beside_own(stage, small(quick, 500_000), 1).boxed(),
+        prepare: |stage, length| cases::list_beside_own(stage, part(length, 500_000), 1).boxed(),
     },
     Request {
         name: "list-large",
@@ -61,17 +62,17 @@ pub(crate) const REQUESTS: [Request; 22] = [
     Request {
         name: "post-delayed",
         description: "post to a queue in which 300,000 delayed messages are due",
-        prepare: |stage, quick| cases::post_beside_delayed(stage, small(quick, 300_000)).boxed(),
+        prepare: |stage, length| cases::post_beside_delayed(stage, part(length, 300_000)).boxed(),
     },
     Request {
         name: "expired-dense",
         description: "list of a queue in which 50,000 messages with ranks next to each other have expired",
-        prepare: |stage, quick| cases::list_beside_dense(stage, small(quick, 50_000)).boxed(),
+        prepare: |stage, length| cases::list_beside_dense(stage, part(length, 50_000)).boxed(),
     },
     Request {
         name: "queues",
         description: "list of 200,000 queues with a filter that matches none",
-        prepare: |stage, quick| cases::list_queues(stage, small(quick, 200_000)).boxed(),
+        prepare: |stage, length| cases::list_queues(stage, part(length, 200_000)).boxed(),
     },
     Request {
         name: "wait-own",
@@ -86,17 +87,17 @@ pub(crate) const REQUESTS: [Request; 22] = [
     Request {
         name: "expired",
         description: "posts to two fair queues with 300,000 expired messages each",
-        prepare: |stage, quick| cases::post_beside_expired(stage, small(quick, 300_000)).boxed(),
+        prepare: |stage, length| cases::post_beside_expired(stage, part(length, 300_000)).boxed(),
     },
     Request {
         name: "delete-queue",
         description: "deletion of a fair queue with 1,000,000 messages",
-        prepare: |stage, quick| cases::delete_queue(stage, small(quick, 1_000_000)).boxed(),
+        prepare: |stage, length| cases::delete_queue(stage, part(length, 1_000_000)).boxed(),
     },
     Request {
         name: "purge",
         description: "purge of a fair queue with 1,000,000 messages",
-        prepare: |stage, quick| cases::purge(stage, small(quick, 1_000_000)).boxed(),
+        prepare: |stage, length| cases::purge(stage, part(length, 1_000_000)).boxed(),
     },
     Request {
         name: "emptied-claims",
@@ -126,11 +127,11 @@ pub(crate) const REQUESTS: [Request; 22] = [
     Request {
         name: "redrive",
         description: "redrive of 20,000 dead letters, until it is done",
-        prepare: |stage, quick| cases::redrive(stage, small(quick, 20_000), 1).boxed(),
+        prepare: |stage, length| cases::redrive(stage, part(length, 20_000), 1).boxed(),
     },
 ];
 
-/// Returns a tenth of the count for quick runs.
-fn small(quick: bool, count: usize) -> usize {
-    if quick { count / 10 } else { count }
+/// Returns a part of the count if the run is not full.
+fn part(length: Length, count: usize) -> usize {
+    count / length.choose(1, 10, 100)
 }

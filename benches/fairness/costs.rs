@@ -7,7 +7,9 @@ use std::time::Instant;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::deployment::{Deployment, median, path};
+use super::deployment::{Deployment, path};
+use crate::report::Report;
+use crate::statistics::median;
 
 const CONNECTIONS: usize = 16;
 const SHARDS: [u16; 4] = [1, 16, 64, 1024];
@@ -20,6 +22,14 @@ const LISTED: usize = 10;
 /// Number of messages in a post that is not measured.
 const BATCH: usize = 50;
 const BODY_BYTES: usize = 1024;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) rounds: usize,
+    /// What the numbers of requests and messages are divided by.
+    pub(crate) divisor: usize,
+}
 
 /// The cost of a round of requests: rate, and microseconds of processor time for each request.
 #[derive(Clone, Copy)]
@@ -36,35 +46,37 @@ impl Round {
 }
 
 /// Measures claims on queues without messages.
-pub(crate) async fn of_empty_polls(text: &mut String, deployments: &[Deployment], rounds: usize) {
+pub(crate) async fn of_empty_polls(report: &mut Report, deployments: &[Deployment], effort: Effort) {
+    let (rounds, count) = (effort.rounds, POLLS / effort.divisor);
     write!(
-        text,
-        "\n## Empty polls\n\nClaims on a queue without messages, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {POLLS} polls, \
+        report,
+        "\n## Empty polls\n\nClaims on a queue without messages, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {count} polls, \
          and µs are processor time for one poll.\n\n\
          | store | shards | polls/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
     .unwrap();
-    let polls = async |deployment: &Deployment, queue: &str| polls(deployment, queue, POLLS).await;
-    of_queues(text, deployments, (rounds, "idle", 0), polls).await;
+    let polls = async |deployment: &Deployment, queue: &str| polls(deployment, queue, count).await;
+    of_queues(report, deployments, (rounds, "idle", 0), polls).await;
 }
 
 /// Measures pages of the feed.
-pub(crate) async fn of_pages(text: &mut String, deployments: &[Deployment], rounds: usize) {
+pub(crate) async fn of_pages(report: &mut Report, deployments: &[Deployment], effort: Effort) {
+    let (rounds, count, messages) = (effort.rounds, PAGES / effort.divisor, 8_000 / effort.divisor);
     write!(
-        text,
-        "\n## Pages of the feed\n\nLists of the oldest {LISTED} of 8000 messages of 1 KB, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of \
-         {PAGES} pages, and µs are processor time for one page.\n\n\
+        report,
+        "\n## Pages of the feed\n\nLists of the oldest {LISTED} of {messages} messages of 1 KB, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of \
+         {count} pages, and µs are processor time for one page.\n\n\
          | store | shards | pages/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
     .unwrap();
-    let pages = async |deployment: &Deployment, queue: &str| pages(deployment, queue, PAGES).await;
-    of_queues(text, deployments, (rounds, "feed", 8_000), pages).await;
+    let pages = async |deployment: &Deployment, queue: &str| pages(deployment, queue, count).await;
+    of_queues(report, deployments, (rounds, "feed", messages), pages).await;
 }
 
 /// Measures queues with different numbers of shards in turn. Each queue is filled with the given
 /// number of messages.
 async fn of_queues(
-    text: &mut String,
+    report: &mut Report,
     deployments: &[Deployment],
     (rounds, name, messages): (usize, &str, usize),
     measure: impl AsyncFn(&Deployment, &str) -> Round,
@@ -80,51 +92,53 @@ async fn of_queues(
                 taken.push(measure(deployment, &format!("{name}-{shards}")).await);
             }
         }
-        write_rows(text, deployment.name, "", &taken);
+        write_rows(report, deployment.name(), "", &taken);
     }
 }
 
 /// Measures posts of one message, and claims of these messages, in a plain queue and in a fair
 /// queue.
-pub(crate) async fn of_posts_and_claims(text: &mut String, deployments: &[Deployment], rounds: usize) {
-    let [(tens, many), (ones, one)] = CLAIMS;
+pub(crate) async fn of_posts_and_claims(report: &mut Report, deployments: &[Deployment], effort: Effort) {
+    let (rounds, post_count) = (effort.rounds, POSTS / effort.divisor);
+    let claim_counts = CLAIMS.map(|(count, limit)| (count / effort.divisor, limit));
+    let [(tens, many), (ones, one)] = claim_counts;
     write!(
-        text,
+        report,
         "\n## Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {many} and of {one} of these messages over \
-         {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {POSTS} posts, {tens} claims of {many} and {ones} of {one}. µs are \
+         {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {post_count} posts, {tens} claims of {many} and {ones} of {one}. µs are \
          processor time for one request.\n\n\
          | store | what | shards | requests/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|---|\n"
     )
     .unwrap();
     for deployment in deployments {
         let taken = [1, 64].map(|shards| (shards, Vec::new()));
-        let (mut posted, mut claimed) = (taken.clone(), CLAIMS.map(|(_, limit)| (limit, taken.clone())));
+        let (mut posted, mut claimed) = (taken.clone(), claim_counts.map(|(_, limit)| (limit, taken.clone())));
         for _ in 0..rounds {
             for (at, shards) in [1, 64].into_iter().enumerate() {
                 deployment.create("busy", shards).await;
-                posted[at].1.push(posts(deployment, "busy", POSTS, 1).await);
-                let wanted: usize = CLAIMS.iter().map(|(count, limit)| count * limit).sum();
-                posts(deployment, "busy", wanted.saturating_sub(POSTS) / BATCH + CONNECTIONS, BATCH).await;
-                for ((count, limit), (_, claimed)) in CLAIMS.into_iter().zip(&mut claimed) {
+                posted[at].1.push(posts(deployment, "busy", post_count, 1).await);
+                let wanted: usize = claim_counts.iter().map(|(count, limit)| count * limit).sum();
+                posts(deployment, "busy", wanted.saturating_sub(post_count) / BATCH + CONNECTIONS, BATCH).await;
+                for ((count, limit), (_, claimed)) in claim_counts.into_iter().zip(&mut claimed) {
                     claimed[at].1.push(claims(deployment, "busy", count, limit).await);
                 }
             }
         }
-        write_rows(text, deployment.name, "post | ", &posted);
+        write_rows(report, deployment.name(), "post | ", &posted);
         for (limit, claimed) in &claimed {
-            write_rows(text, deployment.name, &format!("claim of {limit} | "), claimed);
+            write_rows(report, deployment.name(), &format!("claim of {limit} | "), claimed);
         }
     }
 }
 
 /// Writes a row for each number of shards, with the ratio to the first. Ratios are formed in each
 /// round, because the load of the machine changes.
-fn write_rows(text: &mut String, store: &str, what: &str, taken: &[(u16, Vec<Round>)]) {
+fn write_rows(report: &mut Report, store: &str, what: &str, taken: &[(u16, Vec<Round>)]) {
     let first = &taken[0].1;
     for (shards, rounds) in taken {
         let Round { per_s, service_us, store_us } = medians(rounds);
         let ratio = median(rounds.iter().zip(first).map(|(round, first)| round.us() / first.us()).collect());
-        writeln!(text, "| {store} | {what}{shards} | {per_s:.0} | {service_us:.1} | {store_us:.1} | {ratio:.2} |")
+        writeln!(report, "| {store} | {what}{shards} | {per_s:.0} | {service_us:.1} | {store_us:.1} | {ratio:.2} |")
             .unwrap();
     }
 }

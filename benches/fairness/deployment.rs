@@ -1,41 +1,25 @@
 //! A store with a server, and requests to it.
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::client::Connection;
 use crate::processes;
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use crate::service::Store;
+use support::sukkal::Sukkal;
 
 pub(crate) struct Deployment {
-    pub(crate) name: &'static str,
     server: Sukkal,
     store: Store,
 }
 
-enum Store {
-    Redis(RedisServer),
-    Cluster(RedisCluster),
-    Folder(#[expect(dead_code, reason = "removes the folder when it is dropped")] TempDir),
-}
-
 impl Deployment {
-    pub(crate) fn redis() -> Self {
-        let redis = RedisServer::start();
-        Self { name: "Redis", server: Sukkal::start(&redis.url()), store: Store::Redis(redis) }
+    pub(crate) fn start(store: Store) -> Self {
+        Self { server: Sukkal::start(&store.url()), store }
     }
 
-    pub(crate) fn cluster() -> Self {
-        let cluster = RedisCluster::start();
-        Self { name: "Redis Cluster", server: Sukkal::start(&cluster.url()), store: Store::Cluster(cluster) }
-    }
-
-    pub(crate) fn embedded() -> Self {
-        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let server = Sukkal::start(&format!("embedded:{}", folder.path().display()));
-        Self { name: "embedded", server, store: Store::Folder(folder) }
+    /// The name of the store.
+    pub(crate) fn name(&self) -> &'static str {
+        self.store.name()
     }
 
     pub(crate) async fn connect(&self, client: usize) -> Connection {
@@ -61,26 +45,11 @@ impl Deployment {
 
     /// Processor time of the processes of the store, in seconds.
     pub(crate) fn store_cpu_s(&self) -> f64 {
-        let servers: Vec<&RedisServer> = match &self.store {
-            Store::Redis(server) => vec![server],
-            Store::Cluster(cluster) => cluster.nodes().iter().collect(),
-            Store::Folder(_) => Vec::new(),
-        };
-        let id = |server: &RedisServer| {
-            let info = server.command(&["INFO", "server"]).as_text().to_owned();
-            info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().parse().unwrap()
-        };
-        processes::cpu_s(&servers.into_iter().map(id).collect::<Vec<_>>())
+        self.store.cpu_s()
     }
 }
 
 /// The path of a resource of a queue.
 pub(crate) fn path(queue: &str, rest: &str) -> String {
     format!("/v2/queues/{queue}{rest}")
-}
-
-/// Returns the median.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

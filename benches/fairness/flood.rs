@@ -9,7 +9,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::deployment::{Deployment, median, path};
+use super::deployment::{Deployment, path};
+use crate::client::Connection;
+use crate::report::Report;
+use crate::statistics::percentile;
 
 const SHARDS: u16 = 64;
 const LIGHT_TENANTS: usize = 63;
@@ -28,9 +31,9 @@ pub(crate) struct Flood {
 }
 
 /// Measures all stores.
-pub(crate) async fn measure(text: &mut String, deployments: &[Deployment], backlog: usize) -> Vec<Flood> {
+pub(crate) async fn measure(report: &mut Report, deployments: &[Deployment], backlog: usize) -> Vec<Flood> {
     write!(
-        text,
+        report,
         "\n## A flood\n\nOne tenant has {backlog} messages in the queue. Then {LIGHT_TENANTS} light tenants post one message each. The queue has {SHARDS} \
          shards, 4 per tenant. {WORKERS} workers claim one message at a time. The figures are the time from the post of a light tenant's message \
          to its claim (pick-up delay).\n\n![pick-up delay](fairness.svg)\n\n\
@@ -41,22 +44,22 @@ pub(crate) async fn measure(text: &mut String, deployments: &[Deployment], backl
     for deployment in deployments {
         for is_fair in [false, true] {
             prepare(deployment, is_fair, backlog).await;
-            let delays_ms = delays(deployment, post_light(deployment).await).await;
+            let mut delays_ms = delays(deployment, post_light(deployment).await).await;
             let kind = if is_fair { "fair" } else { "plain" };
-            let (middle, longest) = (median(delays_ms.clone()), delays_ms[delays_ms.len() - 1]);
-            writeln!(text, "| {} | {kind} | {middle:.1} | {longest:.1} |", deployment.name).unwrap();
-            floods.push(Flood { store: deployment.name, is_fair, delays_ms });
+            let [middle, longest] = [50, 100].map(|percent| percentile(&mut delays_ms, percent));
+            writeln!(report, "| {} | {kind} | {middle:.1} | {longest:.1} |", deployment.name()).unwrap();
+            floods.push(Flood { store: deployment.name(), is_fair, delays_ms });
         }
     }
-    turns(text, deployments, backlog).await;
-    evenness(text, deployments, backlog).await;
+    turns(report, deployments, backlog).await;
+    evenness(report, deployments, backlog).await;
     floods
 }
 
 /// Counts the messages that one worker claims before each message of a light tenant.
-async fn turns(text: &mut String, deployments: &[Deployment], backlog: usize) {
+async fn turns(report: &mut Report, deployments: &[Deployment], backlog: usize) {
     write!(
-        text,
+        report,
         "\nThe same, counted in messages, with one worker: how many messages were claimed before a light one. {LIGHT_TENANTS} tenants with \
          randomly assigned shards cannot all have a shard of their own next to the four of the flood. Some messages are therefore \
          second in their shard, and are claimed in the second round.\n\n| store | busy shards | deepest light shard | others before a light one, most | bound |\n|---|---|---|---|---|\n"
@@ -78,14 +81,14 @@ async fn turns(text: &mut String, deployments: &[Deployment], backlog: usize) {
         let most = others - 1;
         let bound = busy * deepest;
         assert!(most <= bound, "{most} others came before a light message, {busy} shards were busy");
-        writeln!(text, "| {} | {busy} | {deepest} | {most} | {bound} |", deployment.name).unwrap();
+        writeln!(report, "| {} | {busy} | {deepest} | {most} | {bound} |", deployment.name()).unwrap();
     }
 }
 
 /// Measures how evenly shards with backlogs of different sizes are served.
-async fn evenness(text: &mut String, deployments: &[Deployment], backlog: usize) {
+async fn evenness(report: &mut Report, deployments: &[Deployment], backlog: usize) {
     write!(
-        text,
+        report,
         "\nTenants have backlogs from {} down to {} messages, each half of the previous one, and {WORKERS} workers claim {SERVED} messages. The \
          figures are the numbers of messages from each shard that was never empty.\n\n\
          | store | busy shards | least | most | Jain's index |\n|---|---|---|---|---|\n",
@@ -107,7 +110,7 @@ async fn evenness(text: &mut String, deployments: &[Deployment], backlog: usize)
         let (least, most) = (given.iter().copied().fold(f64::MAX, f64::min), given.iter().copied().fold(0.0, f64::max));
         let jain = jain(&given);
         assert!(jain >= 0.99, "Jain's index is {jain}");
-        writeln!(text, "| {} | {} | {least} | {most} | {jain:.5} |", deployment.name, given.len()).unwrap();
+        writeln!(report, "| {} | {} | {least} | {most} | {jain:.5} |", deployment.name(), given.len()).unwrap();
     }
 }
 
@@ -168,9 +171,7 @@ async fn delays(deployment: &Deployment, posted: Vec<Instant>) -> Vec<f64> {
         });
     }
     workers.join_all().await;
-    let mut delays_ms = std::mem::take(&mut *taken.lock().unwrap());
-    delays_ms.sort_by(f64::total_cmp);
-    delays_ms
+    std::mem::take(&mut *taken.lock().unwrap())
 }
 
 async fn claim_many(deployment: &Deployment, count: usize) {
@@ -187,7 +188,7 @@ async fn claim_many(deployment: &Deployment, count: usize) {
 }
 
 /// Claims a message and returns its tenant.
-async fn claim_one(connection: &mut crate::client::Connection) -> Option<usize> {
+async fn claim_one(connection: &mut Connection) -> Option<usize> {
     let claim = connection.request("POST", &path(QUEUE, "/claims?limit=1"), "{\"ttl\":300,\"grace\":60}").await;
     let claim: Value = serde_json::from_slice(&claim).ok()?;
     usize::try_from(claim["messages"][0]["body"].as_u64()?).ok()

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::flood::Flood;
+use super::flood::Flood;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::{CONNECTIONS, KINDS, Measure};
+use super::{CONNECTIONS, KINDS, Measure};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;

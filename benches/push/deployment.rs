@@ -1,24 +1,19 @@
 //! A service with its store, and requests to it. Each failure is a text for a footnote.
 
-use std::process::Child;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
-use crate::{processes, zaqar};
+use crate::service::{Process, Store};
+use crate::{Length, processes, zaqar};
+use support::sukkal::{Api, Sukkal};
 
 const LOCAL: [(&str, &str); 2] =
     [("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"), ("SUKKAL_PUSH__MAX_SUBSCRIPTIONS_PER_QUEUE", "2000")];
 const REQUEST_MAX: Duration = Duration::from_secs(60);
 /// Number of subscriptions that are created at the same time.
 const CREATIONS: usize = 16;
-
-/// Longer than a deliverer keeps its lease without work.
-pub(crate) const UNTIL_IDLE: Duration = Duration::from_secs(7);
 
 /// A kind of service.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,10 +23,24 @@ pub(crate) enum Service {
     Zaqar,
 }
 
-pub(crate) const SUKKAL: [Service; 2] = [Service::OverRedis, Service::Embedded];
-pub(crate) const ALL: [Service; 3] = [Service::OverRedis, Service::Embedded, Service::Zaqar];
+const ALL: [Service; 3] = [Service::OverRedis, Service::Embedded, Service::Zaqar];
+
+/// Longer than a deliverer keeps its lease without work. A short run does not wait.
+pub(crate) fn until_idle(length: Length) -> Duration {
+    Duration::from_secs(length.choose(7, 7, 0))
+}
 
 impl Service {
+    /// Returns all services. A short run has only one.
+    pub(crate) fn all(length: Length) -> &'static [Self] {
+        &ALL[..length.choose(3, 3, 1)]
+    }
+
+    /// The same without Zaqar.
+    pub(crate) fn sukkal(length: Length) -> &'static [Self] {
+        &ALL[..length.choose(2, 2, 1)]
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::OverRedis => "Sukkal over Redis",
@@ -44,25 +53,9 @@ impl Service {
 /// A running service and its store.
 pub(crate) struct Deployment {
     api: Api,
-    /// The id of the process.
-    service: u32,
     // The service is stopped before its store.
-    _process: Process,
-    redis: Option<RedisServer>,
-    is_zaqar: bool,
-}
-
-enum Process {
-    Sukkal { _process: Sukkal, _folder: Option<TempDir> },
-    Zaqar(Child),
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Self::Zaqar(process) = self {
-            zaqar::stop(process);
-        }
-    }
+    service: Process,
+    store: Store,
 }
 
 /// Processor time, in microseconds.
@@ -74,41 +67,25 @@ pub(crate) struct Cpu {
 
 impl Deployment {
     pub(crate) async fn start(service: Service) -> Self {
-        if service == Service::Embedded {
-            // Not below /tmp, which may be in memory.
-            let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-            let sukkal = Sukkal::start_with(&format!("embedded:{}", folder.path().display()), &LOCAL);
-            return Self::of_sukkal(sukkal, None, Some(folder));
-        }
-        let redis = RedisServer::start();
-        if service == Service::OverRedis {
-            let sukkal = Sukkal::start_with(&redis.url(), &LOCAL);
-            return Self::of_sukkal(sukkal, Some(redis), None);
-        }
-        let (process, url) = zaqar::start_notifying(&redis).await;
-        let (api, service) = (Api::new(url, "push"), process.id());
-        Self { api, service, _process: Process::Zaqar(process), redis: Some(redis), is_zaqar: true }
-    }
-
-    fn of_sukkal(sukkal: Sukkal, redis: Option<RedisServer>, folder: Option<TempDir>) -> Self {
-        let (api, service) = (Api::new(sukkal.url(""), "push"), sukkal.id());
-        Self { api, service, _process: Process::Sukkal { _process: sukkal, _folder: folder }, redis, is_zaqar: false }
+        let store = if service == Service::Embedded { Store::embedded() } else { Store::redis() };
+        let (service, url) = if let (Service::Zaqar, Store::Redis(redis)) = (service, &store) {
+            let (process, url) = zaqar::start_notifying(redis).await;
+            (Process::Zaqar(process), url)
+        } else {
+            let sukkal = Sukkal::start_with(&store.url(), &LOCAL);
+            let url = sukkal.url("");
+            (Process::Sukkal(sukkal), url)
+        };
+        Self { api: Api::new(url, "push"), service, store }
     }
 
     pub(crate) fn cpu(&self) -> Cpu {
-        let redis_s = self.info("server", "process_id").map_or(0.0, |id| processes::cpu_s(&[id.parse().unwrap()]));
-        Cpu { service_us: processes::cpu_s(&[self.service]) * 1e6, redis_us: redis_s * 1e6 }
+        Cpu { service_us: processes::cpu_s(&[self.service.id()]) * 1e6, redis_us: self.store.cpu_s() * 1e6 }
     }
 
     /// Returns the memory of the service and of its Redis, in bytes.
     pub(crate) fn memory_bytes(&self) -> (f64, f64) {
-        let redis = self.info("memory", "used_memory").map_or(0.0, |bytes| bytes.parse().unwrap());
-        (processes::resident_bytes(&[self.service]), redis)
-    }
-
-    fn info(&self, section: &str, name: &str) -> Option<String> {
-        let info = self.redis.as_ref()?.command(&["INFO", section]).as_text().to_owned();
-        info.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+        (processes::resident_bytes(&[self.service.id()]), self.store.info("memory", "used_memory"))
     }
 
     /// Creates a subscription for each pair of a queue and a URL, some at the same time. Returns the
@@ -144,8 +121,12 @@ impl Deployment {
 
     async fn request(&self, action: &str, path: &str, document: &Value) -> Result<Value, String> {
         let failure = |what: String| {
-            let logged = self.redis.as_ref().filter(|_| self.is_zaqar).and_then(zaqar::last_error);
-            let logged = logged.map_or_else(String::new, |error| format!("; its log says `{error}`"));
+            let redis = match (&self.service, &self.store) {
+                (Process::Zaqar(_), Store::Redis(redis)) => Some(redis),
+                _ => None,
+            };
+            let logged =
+                redis.and_then(zaqar::last_error).map_or_else(String::new, |error| format!("; its log says `{error}`"));
             format!("the request that {action} got {what}{logged}")
         };
         let sent = self.api.post(path, document).timeout(REQUEST_MAX).send().await;

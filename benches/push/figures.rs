@@ -1,6 +1,8 @@
-//! Tables, in which a service that failed has a footnote, and statistics.
+//! Tables, in which a service that failed has a footnote.
 
 use std::fmt::Write as _;
+
+use crate::Length;
 
 /// A table of a document. The first column has the name of the service.
 pub(crate) struct Table {
@@ -29,22 +31,13 @@ impl Table {
         writeln!(self.rows, "| {} |", labels.join(" | ")).unwrap();
     }
 
-    pub(crate) fn into_text(self) -> String {
+    /// Returns the table with its footnotes. Panics if a service has failed in a short run.
+    pub(crate) fn into_text(self, length: Length) -> String {
+        assert!(length != Length::Short || self.notes.is_empty(), "{:?}", self.notes);
         let mut text = self.rows;
         for (number, note) in self.notes.iter().enumerate() {
             writeln!(text, "\n({}) {note}", number + 1).unwrap();
         }
         text
     }
-}
-
-/// Returns the value that this share of the values do not exceed, such as 0.99 of them.
-pub(crate) fn percentile(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let index = (values.len().saturating_sub(1) as f64 * share) as usize;
-    values.get(index).copied().unwrap_or(f64::NAN)
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    percentile(&mut values, 0.5)
 }

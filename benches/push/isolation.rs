@@ -3,16 +3,16 @@
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::contestant::Contestant;
-use crate::deployment::{Deployment, SUKKAL, Service, UNTIL_IDLE};
-use crate::endpoint::{Endpoint, dead_subscribers};
-use crate::figures::{Table, percentile};
+use super::contestant::Contestant;
+use super::deployment::{Deployment, Service, until_idle};
+use super::endpoint::{Endpoint, dead_subscribers};
+use super::figures::Table;
+use crate::Length;
+use crate::statistics::percentile;
 
 const PER_QUEUE: usize = 10;
 /// Every tenth queue is marked. In one of two deployments, the marked queues have a dead subscriber.
 const MARKED: usize = 10;
-/// The first round is not measured, because it opens connections and fills caches.
-const ROUNDS: u64 = 6;
 
 /// A service with its subscriptions, and the times of notifications, in milliseconds.
 struct Run {
@@ -23,16 +23,17 @@ struct Run {
     elsewhere: Vec<f64>,
 }
 
-pub(crate) async fn measure(is_quick: bool) -> String {
-    let queues = if is_quick { 100 } else { 1_000 };
+pub(crate) async fn measure(length: Length) -> String {
+    // The first round is not measured, because it opens connections and fills caches.
+    let (queues, rounds) = length.choose((1_000, 6), (100, 6), (10, 2));
     let mut table = Table::new(&["service", "queues", "dead subscribers", "deliveries", "p50, ms", "p99, ms"]);
-    for service in SUKKAL {
+    for &service in Service::sukkal(length) {
         let mut contestants = Vec::new();
         for has_dead in [false, true] {
             contestants.push(Contestant::start(service.name(), Run::start(service, queues, has_dead)).await);
         }
-        sleep(UNTIL_IDLE).await;
-        for round in 0..ROUNDS {
+        sleep(until_idle(length)).await;
+        for round in 0..rounds {
             for queue in 0..queues {
                 let number = round * queues as u64 + queue as u64;
                 // They take turns at being first.
@@ -50,8 +51,8 @@ pub(crate) async fn measure(is_quick: bool) -> String {
          its own, accepts connections and never answers. The deployments run side by side and take turns after each \
          message. The time is from the 201 to each notification of the other subscribers.\n\n{}",
         PER_QUEUE * queues,
-        ROUNDS - 1,
-        table.into_text()
+        rounds - 1,
+        table.into_text(length)
     )
 }
 
@@ -71,7 +72,7 @@ fn add_rows(table: &mut Table, contestants: Vec<Contestant<Run>>, dead: usize) {
 }
 
 fn figures(mut times: Vec<f64>) -> Vec<String> {
-    let at = [0.5, 0.99].map(|share| format!("{:.2}", percentile(&mut times, share)));
+    let at = [50, 99].map(|percent| format!("{:.2}", percentile(&mut times, percent)));
     [times.len().to_string()].into_iter().chain(at).collect()
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::contestant::Contestant;
-use crate::deployment::{ALL, Deployment, Service};
-use crate::endpoint::Endpoint;
-use crate::figures::{Table, percentile};
+use super::contestant::Contestant;
+use super::deployment::{Deployment, Service};
+use super::endpoint::Endpoint;
+use super::figures::Table;
+use crate::Length;
+use crate::statistics::percentile;
 
 const WARM_UP_POSTS: u64 = 20;
 
@@ -20,10 +22,10 @@ struct Run {
     from_response: Vec<f64>,
 }
 
-pub(crate) async fn measure(is_quick: bool) -> String {
-    let posts = if is_quick { 200 } else { 3_000 };
+pub(crate) async fn measure(length: Length) -> String {
+    let posts = length.choose(3_000, 200, 20);
     let mut contestants = Vec::new();
-    for service in ALL {
+    for &service in Service::all(length) {
         contestants.push(Contestant::start(service.name(), Run::start(service)).await);
     }
     for number in 0..posts + WARM_UP_POSTS {
@@ -44,7 +46,7 @@ pub(crate) async fn measure(is_quick: bool) -> String {
     format!(
         "\n## From the 201 to the endpoint\n\nOne subscription, {posts} messages one after the other. The services \
          take turns after each message. The time from the 201 is 0 if the notification comes before the response.\n\n{}",
-        table.into_text()
+        table.into_text(length)
     )
 }
 
@@ -70,7 +72,7 @@ impl Run {
     }
 
     fn figures(mut self) -> Vec<String> {
-        let of = |times: &mut [f64]| [0.5, 0.99].map(|share| format!("{:.2}", percentile(times, share)));
+        let of = |times: &mut [f64]| [50, 99].map(|percent| format!("{:.2}", percentile(times, percent)));
         [of(&mut self.from_response), of(&mut self.from_request)].concat()
     }
 }

@@ -3,10 +3,12 @@
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::SETTLE;
-use crate::contestant::Contestant;
-use crate::deployment::{Deployment, SUKKAL, Service};
-use crate::figures::{Table, median};
+use super::SETTLE;
+use super::contestant::Contestant;
+use super::deployment::{Deployment, Service};
+use super::figures::Table;
+use crate::Length;
+use crate::statistics::median;
 
 const SUBSCRIPTIONS: [usize; 4] = [0, 1, 100, 1_000];
 const WARM_UP_POSTS: usize = 20;
@@ -18,12 +20,13 @@ struct Run {
     redis_us: Vec<f64>,
 }
 
-pub(crate) async fn measure(is_quick: bool) -> String {
-    let (rounds, posts) = if is_quick { (3, 100) } else { (9, 300) };
+pub(crate) async fn measure(length: Length) -> String {
+    let (rounds, posts) = length.choose((9, 300), (3, 100), (1, 10));
+    let subscriptions = &SUBSCRIPTIONS[..length.choose(4, 4, 2)];
     let mut table = Table::new(&["service", "subscriptions", "service, µs/post", "Redis, µs/post"]);
-    for service in SUKKAL {
+    for &service in Service::sukkal(length) {
         let mut contestants = Vec::new();
-        for subscriptions in SUBSCRIPTIONS {
+        for &subscriptions in subscriptions {
             contestants.push(Contestant::start(service.name(), Run::start(service, subscriptions)).await);
         }
         for _ in 0..rounds {
@@ -31,7 +34,7 @@ pub(crate) async fn measure(is_quick: bool) -> String {
                 contestant.step(async |run: &mut Run| run.round(posts).await).await;
             }
         }
-        for (contestant, subscriptions) in contestants.into_iter().zip(SUBSCRIPTIONS) {
+        for (contestant, subscriptions) in contestants.into_iter().zip(subscriptions) {
             let labels = vec![contestant.name.to_owned(), subscriptions.to_string()];
             table.add(labels, contestant.figures(Run::figures));
         }
@@ -40,7 +43,7 @@ pub(crate) async fn measure(is_quick: bool) -> String {
         "\n## What subscriptions cost a post\n\nProcessor time of a post of one message: the median of {rounds} rounds \
          of {posts} posts, one after the other. The subscriptions are paused, so that only the post and its signal are \
          measured. The deployments take turns after each round.\n\n{}",
-        table.into_text()
+        table.into_text(length)
     )
 }
 

@@ -4,11 +4,13 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::SETTLE;
-use crate::contestant::Contestant;
-use crate::deployment::{ALL, Deployment, Service};
-use crate::endpoint::Endpoint;
-use crate::figures::{Table, median};
+use super::SETTLE;
+use super::contestant::Contestant;
+use super::deployment::{Deployment, Service};
+use super::endpoint::Endpoint;
+use super::figures::Table;
+use crate::Length;
+use crate::statistics::median;
 
 /// Number of posts at the same time.
 const CLIENTS: usize = 4;
@@ -28,8 +30,8 @@ struct Run {
     redis_us: Vec<f64>,
 }
 
-pub(crate) async fn measure(is_quick: bool) -> String {
-    let rounds = if is_quick { 3 } else { 5 };
+pub(crate) async fn measure(length: Length) -> String {
+    let rounds = length.choose(5, 3, 1);
     let mut table = Table::new(&[
         "service",
         "subscriptions",
@@ -38,10 +40,10 @@ pub(crate) async fn measure(is_quick: bool) -> String {
         "service, µs/delivery",
         "Redis, µs/delivery",
     ]);
-    for subscriptions in [1, 1_000] {
+    for subscriptions in [1, length.choose(1_000, 1_000, 10)] {
         let mut contestants = Vec::new();
-        for service in ALL {
-            let start = Run::start(service, subscriptions, messages(service, subscriptions, is_quick));
+        for &service in Service::all(length) {
+            let start = Run::start(service, subscriptions, messages(service, subscriptions, length));
             contestants.push(Contestant::start(service.name(), start).await);
         }
         for round in 1..=rounds {
@@ -61,19 +63,19 @@ pub(crate) async fn measure(is_quick: bool) -> String {
          subscribers are one host, so Sukkal uses at most 64 connections. Zaqar opens a connection for each \
          notification. It waits 10 s for a reply of Redis, not 0.1 s as by default: with that limit, one late reply \
          makes a request fail.\n\n{}",
-        table.into_text()
+        table.into_text(length)
     )
 }
 
-/// Returns the number of messages in a round. A round takes some seconds if it is not quick.
-fn messages(service: Service, subscriptions: usize, is_quick: bool) -> usize {
+/// Returns the number of messages in a round. A round takes some seconds if the run is full.
+fn messages(service: Service, subscriptions: usize, length: Length) -> usize {
     let messages = match (service, subscriptions) {
         (Service::Zaqar, 1) => 4_000,
         (Service::Zaqar, _) => 8,
         (_, 1) => 40_000,
         (_, _) => 80,
     };
-    if is_quick { messages / 4 } else { messages }
+    length.choose(messages, messages / 4, messages / 40)
 }
 
 impl Run {

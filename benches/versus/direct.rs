@@ -1,48 +1,46 @@
 //! The upper bound of the store: the same scripts, called through the driver without HTTP.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use sukkal::storage::redis::RedisStore;
 use tokio::time::Instant;
 
-use crate::contestants::{Backend, sample};
-use crate::fill::{self, message};
+use super::contestants::sample;
+use super::fill::{self, message};
+use super::results::Sample;
 use crate::processes;
-use crate::results::Sample;
-use crate::support::redis::RedisServer;
+use crate::service::Store;
 use crate::wrk::Outcome;
 
 pub(crate) const TASKS: usize = 64;
 
 /// A private Redis, and the driver for it.
 pub(crate) struct Direct {
-    backend: Backend,
-    store: RedisStore,
+    store: Store,
+    driver: RedisStore,
 }
 
 impl Direct {
     pub(crate) fn start() -> Self {
-        let server = Arc::new(RedisServer::start());
-        let store = RedisStore::open(&server.url().parse().unwrap()).unwrap();
-        Self { backend: Backend::Redis(server), store }
+        let store = Store::redis();
+        Self { driver: RedisStore::open(&store.url().parse().unwrap()).unwrap(), store }
     }
 
     /// Posts one message in each call, from many tasks, for the given time.
     pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
-        self.backend.flush();
-        fill::fill(&self.store, "q-0", TASKS, bytes).await;
+        self.store.flush();
+        fill::fill(&self.driver, "q-0", TASKS, bytes).await;
         let queue = fill::queue("q-0");
-        let revision = fill::revision(&self.store, &queue).await;
+        let revision = fill::revision(&self.driver, &queue).await;
 
-        let redis = self.backend.processes();
+        let redis = self.store.processes();
         let myself = [std::process::id()];
         let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
         let start = Instant::now();
         let end = start + Duration::from_secs(seconds.into());
         let tasks = (0..TASKS).map(|_| {
-            let (store, queue, message) = (self.store.clone(), queue.clone(), message(bytes));
+            let (store, queue, message) = (self.driver.clone(), queue.clone(), message(bytes));
             tokio::spawn(async move {
                 let mut taken_ms = Vec::new();
                 while Instant::now() < end {
@@ -67,7 +65,8 @@ pub(crate) fn outcome(mut taken_ms: Vec<f64>, seconds: f64) -> Outcome {
     Outcome {
         requests: count as f64,
         seconds,
-        failed: 0.0,
+        refused: 0.0,
+        broken: 0.0,
         mean_ms: taken_ms.iter().sum::<f64>() / count as f64,
         p50_ms: taken_ms[count / 2],
         p99_ms: taken_ms[count * 99 / 100],

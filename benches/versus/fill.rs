@@ -8,9 +8,9 @@ use sukkal::domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, Project
 use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{MessageStore, Post, PostOutcome, QueueStore};
 
-use crate::PROJECT;
-use crate::contestants::Contestant;
-use crate::support::sukkal::{Api, CLIENT};
+use super::contestants::Contestant;
+use crate::client::PROJECT;
+use support::sukkal::{Api, CLIENT};
 
 /// A client that has not posted the messages that it reads.
 const READER: &str = "3381af92-2b9e-11e3-b191-71861300734d";
@@ -26,7 +26,7 @@ impl Contestant {
     /// Posts messages of the given size to `q-0`, without HTTP if the store can be reached
     /// directly.
     pub(crate) async fn fill(&self, count: usize, bytes: usize) {
-        match &self.store {
+        match &self.driver {
             Some(store) => fill(store, "q-0", count, bytes).await,
             None => self.fill_over_http(count, bytes, BATCH_OVER_HTTP).await,
         }

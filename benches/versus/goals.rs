@@ -1,8 +1,8 @@
 //! The goals for performance, and whether they are reached.
 
-use crate::contestants::{NATIVE, STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
-use crate::measures::{bytes, claims, embedded, idle, posts, size, ways};
-use crate::results::{Results, shown};
+use super::contestants::{NATIVE, STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
+use super::measures::{bytes, claims, embedded, idle, posts, size, ways};
+use super::results::{Results, shown};
 
 /// One row of the table of goals.
 pub(crate) struct Goal {

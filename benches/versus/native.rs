@@ -9,12 +9,12 @@ use fred::types::Value;
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use crate::contestants::{Backend, sample};
-use crate::direct::{TASKS, outcome};
+use super::contestants::sample;
+use super::direct::{TASKS, outcome};
+use super::results::Sample;
+use super::ways::layout::{RoundRobin, pipelined};
 use crate::processes;
-use crate::results::Sample;
-use crate::support::redis::RedisServer;
-use crate::ways::layout::{RoundRobin, pipelined};
+use crate::service::Store;
 
 const CONNECTIONS: usize = 2;
 const STREAM: &str = "stream";
@@ -28,20 +28,19 @@ const TAKEN: usize = 400_000;
 
 /// A private Redis, and connections to it.
 pub(crate) struct Native {
-    backend: Backend,
+    store: Store,
     connections: RoundRobin,
 }
 
 impl Native {
     pub(crate) async fn start() -> Self {
-        let server = Arc::new(RedisServer::start());
-        let connections = RoundRobin::open(&server.url(), CONNECTIONS).await;
-        Self { backend: Backend::Redis(server), connections }
+        let store = Store::redis();
+        Self { connections: RoundRobin::open(&store.url(), CONNECTIONS).await, store }
     }
 
     /// Runs `XADD` of one message.
     pub(crate) async fn post(&self, bytes: usize, seconds: u32) -> Sample {
-        self.backend.flush();
+        self.store.flush();
         let body = "x".repeat(bytes);
         let add = |client: Client, _| {
             let body = body.clone();
@@ -92,7 +91,7 @@ impl Native {
 
     async fn fill(&self, count: usize, bytes: usize) {
         const BATCH: usize = 100;
-        self.backend.flush();
+        self.store.flush();
         let body = "x".repeat(bytes);
         for _ in 0..count / BATCH {
             let add = || ("XADD", words([STREAM, "*", "b", &body]));
@@ -106,7 +105,7 @@ impl Native {
     where
         F: Future<Output = bool>,
     {
-        let redis = self.backend.processes();
+        let redis = self.store.processes();
         let myself = [std::process::id()];
         let before = (processes::cpu_s(&myself), processes::cpu_s(&redis));
         let start = Instant::now();

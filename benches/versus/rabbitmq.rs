@@ -9,8 +9,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::support::ports::free_port;
-use crate::support::redis::{child_command, spawn};
+use support::ports::free_port;
+use support::redis::{child_command, spawn};
 
 /// The server of the Debian package, without the wrapper that changes the user.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";

@@ -1,5 +1,7 @@
 //! The results: named figures for each measurement, contestant and round, and their medians.
 
+use crate::statistics::median;
+
 /// The figures of one contestant in one round, in the order of the columns.
 pub(crate) type Sample = Vec<(&'static str, f64)>;
 
@@ -85,12 +87,6 @@ impl Results {
         let measure = self.measures.iter().find(|one| one.name == measure)?;
         measure.rows.iter().find(|row| row.contestant == contestant)?.median(column)
     }
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
 }
 
 /// Formats a figure with about three significant digits.

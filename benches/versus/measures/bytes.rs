@@ -1,8 +1,8 @@
 //! Memory of a message in Redis: how much the total memory grows with the number of messages.
 
 use super::{KB, Pace, SMALL};
-use crate::contestants::Contestant;
-use crate::results::Measure;
+use crate::versus::contestants::Contestant;
+use crate::versus::results::Measure;
 
 pub(crate) const OF_KB: &str = "bytes per message of 1 KB";
 pub(crate) const OF_SMALL: &str = "of 100 B";
@@ -20,9 +20,9 @@ pub(super) async fn per_message(pace: Pace) -> Measure {
             contestant.reset(1).await;
             // Allocates what is needed only once: caches, connections, the queue.
             contestant.fill_over_http(BATCH * 100, bytes, BATCH).await;
-            let before = contestant.backend.info("memory", "used_memory");
+            let before = contestant.store.info("memory", "used_memory");
             contestant.fill_over_http(pace.weighed, bytes, BATCH).await;
-            let grown = contestant.backend.info("memory", "used_memory") - before;
+            let grown = contestant.store.info("memory", "used_memory") - before;
             sample.push((column, grown / pace.weighed as f64));
         }
         measure.add(contestant.name, sample);

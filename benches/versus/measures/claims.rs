@@ -4,10 +4,10 @@ use sukkal::domain::{ClientId, NewClaim, Taken, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
-use crate::contestants::{Contestant, NATIVE};
-use crate::fill;
-use crate::native::Native;
-use crate::results::Measure;
+use crate::versus::contestants::{Contestant, NATIVE};
+use crate::versus::fill;
+use crate::versus::native::Native;
+use crate::versus::results::Measure;
 use crate::wrk::Load;
 
 pub(crate) const NONE_AHEAD: &str = "none claimed ahead";
@@ -46,7 +46,7 @@ pub(super) async fn and_deletions(pace: Pace) -> Measure {
 
 pub(super) async fn after_claimed(pace: Pace) -> Measure {
     let sukkal = Contestant::sukkal_over_redis();
-    let store = sukkal.store.as_ref().expect("the store can be reached directly");
+    let store = sukkal.driver.as_ref().expect("the store can be reached directly");
     let title = "Claim of ten messages of 1 KB, then deletion of these ten (two requests), 64 connections, Sukkal";
     let mut measure = Measure::new("claim-ahead", title);
     for _ in 0..pace.rounds {

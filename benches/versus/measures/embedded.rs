@@ -6,10 +6,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::{KB, Pace};
-use crate::contestants::Contestant;
 use crate::processes;
-use crate::results::Measure;
-use crate::support::sukkal::Api;
+use crate::versus::contestants::Contestant;
+use crate::versus::results::Measure;
+use support::sukkal::Api;
 
 const BATCH: usize = 20;
 const MEGA: f64 = 1e6;
@@ -22,13 +22,13 @@ pub(super) async fn with_many(pace: Pace) -> Measure {
     let mut sukkal = Contestant::sukkal_embedded();
     let title = format!(
         "Sukkal without a server, with {} messages of 1 KB posted over HTTP, killed while more are posted",
-        crate::results::shown(pace.embedded as f64)
+        crate::versus::results::shown(pace.embedded as f64)
     );
     let mut measure = Measure::new("embedded-size", title);
     sukkal.reset(1).await;
     sukkal.fill_over_http(pace.embedded, KB, BATCH).await;
     let resident = processes::resident_bytes(&sukkal.service) / MEGA;
-    let file = sukkal.backend.file_bytes() as f64;
+    let file = sukkal.store.file_bytes() as f64;
     for _ in 0..pace.rounds {
         let sample = vec![
             ("MB in memory", resident),

@@ -5,10 +5,10 @@ use std::io::Write;
 use tempfile::NamedTempFile;
 
 use super::{KB, Pace};
-use crate::contestants::{Contestant, NATIVE};
-use crate::fill;
-use crate::native::Native;
-use crate::results::Measure;
+use crate::versus::contestants::{Contestant, NATIVE};
+use crate::versus::fill;
+use crate::versus::native::Native;
+use crate::versus::results::Measure;
 
 const MESSAGES: usize = 10_000;
 const PAGES: usize = 200;

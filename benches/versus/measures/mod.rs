@@ -10,12 +10,14 @@ pub(crate) mod posts;
 pub(crate) mod size;
 pub(crate) mod ways;
 
-use crate::results::Measure;
+use crate::versus::results::Measure;
 
 /// The length of the runs, the number of rounds, and the sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) rounds: usize,
+    /// Without services that take long to start.
+    pub(crate) is_short: bool,
     /// Duration of a run that is measured.
     pub(crate) seconds: u32,
     /// Duration of the warm-up before a run.
@@ -28,10 +30,19 @@ pub(crate) struct Pace {
     pub(crate) weighed: usize,
 }
 
-pub(crate) const FULL: Pace =
-    Pace { rounds: 5, seconds: 4, warmup_s: 1, large: 10_000_000, embedded: 1_000_000, weighed: 40_000 };
+pub(crate) const FULL: Pace = Pace {
+    rounds: 5,
+    is_short: false,
+    seconds: 4,
+    warmup_s: 1,
+    large: 10_000_000,
+    embedded: 1_000_000,
+    weighed: 40_000,
+};
 pub(crate) const QUICK: Pace =
-    Pace { rounds: 2, seconds: 2, warmup_s: 1, large: 100_000, embedded: 20_000, weighed: 4_000 };
+    Pace { rounds: 2, is_short: false, seconds: 2, warmup_s: 1, large: 100_000, embedded: 20_000, weighed: 4_000 };
+/// For `post-64`.
+pub(crate) const SHORT: Pace = Pace { rounds: 1, is_short: true, seconds: 1, ..QUICK };
 
 /// Body size of a message of 1 KB, in bytes.
 pub(crate) const KB: usize = 1024;

@@ -8,12 +8,12 @@ use sukkal::storage::QueueStore;
 use tokio::time::Instant;
 
 use super::{Pace, SMALL};
-use crate::contestants::Contestant;
-use crate::direct::outcome;
-use crate::fill;
 use crate::processes;
-use crate::results::Measure;
-use crate::support::sukkal::Api;
+use crate::versus::contestants::Contestant;
+use crate::versus::direct::outcome;
+use crate::versus::fill;
+use crate::versus::results::Measure;
+use support::sukkal::Api;
 
 pub(crate) const FEW: &str = "1 000 messages";
 pub(crate) const MANY: &str = "the large queue";
@@ -32,13 +32,13 @@ const REQUESTS: usize = 1600;
 
 pub(super) async fn of_the_queue(pace: Pace) -> Measure {
     let sukkal = Contestant::sukkal_over_redis();
-    let store = sukkal.store.as_ref().expect("the store can be reached directly");
+    let store = sukkal.driver.as_ref().expect("the store can be reached directly");
     sukkal.reset(1).await;
     fill::fill(store, "large", pace.large, SMALL).await;
     let title = format!(
         "A queue of {} messages of 100 B against one of 1 000, Sukkal: CPU time of service and Redis per request, and \
          mean latency with {TASKS} clients",
-        crate::results::shown(pace.large as f64)
+        crate::versus::results::shown(pace.large as f64)
     );
     let mut measure = Measure::new("size", title);
     for round in 0..pace.rounds {
@@ -61,7 +61,7 @@ pub(super) async fn of_the_queue(pace: Pace) -> Measure {
 
 /// Returns the processor time (µs) and the latency (ms) of a request.
 async fn measure_one(sukkal: &Contestant, queue: &str, kind: &'static str) -> (f64, f64) {
-    let all = [sukkal.service.clone(), sukkal.backend.processes()].concat();
+    let all = [sukkal.service.clone(), sukkal.store.processes()].concat();
     let api = sukkal.api();
     let markers = if kind == "list" { fill::markers(&api, queue, PAGES).await } else { Vec::new() };
     let before_s = processes::cpu_s(&all);

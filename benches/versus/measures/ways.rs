@@ -2,8 +2,8 @@
 //! request, and one script for all requests that wait at the same time (group commit).
 
 use super::Pace;
-use crate::contestants::Contestant;
-use crate::results::Measure;
+use crate::versus::contestants::Contestant;
+use crate::versus::results::Measure;
 
 pub(crate) const WATCH: &str = "WATCH and retry";
 pub(crate) const TWO_STEPS: &str = "two steps";

@@ -1,11 +1,38 @@
-//! A minimal HTTP connection. A benchmark opens ten thousand of them on the machine that it
-//! measures.
+//! Requests whose status is checked, and a minimal HTTP connection for them.
 
+use std::time::{Duration, Instant};
+
+use reqwest::{RequestBuilder, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
-const PROJECT: &str = "waiting";
+use support::sukkal::Api;
 
+/// The project of a [`Connection`].
+pub(crate) const PROJECT: &str = "bench";
+const PAUSE_BETWEEN_SINGLE_REQUESTS: Duration = Duration::from_millis(5);
+
+/// Sends a request that must get this status.
+pub(crate) async fn send(request: RequestBuilder, status: u16) -> Response {
+    let response = request.send().await.expect("the service answers");
+    assert_eq!(response.status(), status, "{}", response.url());
+    response
+}
+
+/// Gets a resource again and again for this time, with pauses. Returns the latencies in milliseconds.
+pub(crate) async fn single_requests(api: &Api, path: &str, time: Duration) -> Vec<f64> {
+    let (begin, mut latencies_ms) = (Instant::now(), Vec::new());
+    while begin.elapsed() < time {
+        let sent = Instant::now();
+        send(api.get(path), 200).await;
+        latencies_ms.push(sent.elapsed().as_secs_f64() * 1e3);
+        sleep(PAUSE_BETWEEN_SINGLE_REQUESTS).await;
+    }
+    latencies_ms
+}
+
+/// A benchmark opens ten thousand connections on the machine that it measures, so they are small.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,

@@ -1,6 +1,6 @@
 -- Posts one message in each request, to one queue or to many queues in random order.
 -- Arguments: size of the body in bytes, number of queues.
-dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
+dofile(os.getenv('WRK_SCRIPTS') .. '/report.lua')
 local requests = {}
 
 function init(args)

@@ -4,22 +4,23 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 
-use crate::contestants::info;
-use crate::goals::{GOALS, share_of_store};
-use crate::measures::Pace;
-use crate::rabbitmq;
-use crate::results::{Results, shown};
-use crate::support::redis::RedisServer;
+use super::goals::{GOALS, share_of_store};
+use super::measures::Pace;
+use super::rabbitmq;
+use super::results::{Results, shown};
+use crate::report::Report;
+use crate::service::info;
 use crate::wrk;
+use support::redis::RedisServer;
 
 const TEMPLATE: &str = include_str!("performance.md");
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance.md");
+const FILE: &str = "performance.md";
 const BEGIN: &str = "<!-- By hand, from here -->";
 const END: &str = "<!-- to here -->";
 
 /// Writes the document, and keeps the text between the marks of the existing document.
-pub(crate) fn write(results: &Results, pace: Pace) {
-    let before = fs::read_to_string(FILE).unwrap_or_default();
+pub(crate) fn write(report: &Report, results: &Results, pace: Pace) {
+    let before = fs::read_to_string(support::root().join("docs").join(FILE)).unwrap_or_default();
     let by_hand = before.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("\n", |(kept, _)| kept);
     let tables: Vec<_> = results.measures.iter().map(|measure| format!("### {}", measure.table())).collect();
     let text = TEMPLATE
@@ -29,8 +30,7 @@ pub(crate) fn write(results: &Results, pace: Pace) {
         .replace("{goals}", &goals(results))
         .replace("{bounds}", &format!("{BEGIN}{by_hand}{END}"))
         .replace("{tables}", tables.join("\n").trim_end());
-    fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).unwrap();
-    fs::write(FILE, text).unwrap();
+    report.write_file(FILE, &text);
 }
 
 /// Returns the table of the goals that were measured.
@@ -69,7 +69,7 @@ fn machine() -> String {
 
 /// Returns the versions of Zaqar's packages that matter for its speed.
 fn packages() -> String {
-    let list = include_str!("zaqar.txt");
+    let list = include_str!("../zaqar.txt");
     let matters = |line: &&str| {
         ["falcon", "hiredis", "pyuwsgi", "redis"].iter().any(|name| line.starts_with(&format!("{name}==")))
     };

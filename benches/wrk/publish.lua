@@ -1,6 +1,6 @@
 -- Publishes one message in each request through the HTTP API of RabbitMQ.
 -- Arguments: size of the body in bytes.
-dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
+dofile(os.getenv('WRK_SCRIPTS') .. '/report.lua')
 
 function init(args)
   wrk.method = 'POST'

@@ -15,11 +15,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::support::ports::free_port;
-use crate::support::python;
-use crate::support::redis::{RedisServer, child_command, spawn};
+use support::ports::free_port;
+use support::python;
+use support::redis::{RedisServer, child_command, spawn};
 
-const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/versus/zaqar.txt");
+const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/zaqar.txt");
 const LOG_FILE: &str = "zaqar.log";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use serde::Deserialize;
 
 use crate::processes;
-use crate::support::redis::{child_command, spawn};
+use support::redis::{child_command, spawn};
 
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/versus/wrk");
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/wrk");
 
 /// A load: its script, number of connections and duration.
 #[derive(Clone, Debug)]
@@ -26,7 +26,10 @@ pub(crate) struct Load {
 pub(crate) struct Outcome {
     pub(crate) requests: f64,
     pub(crate) seconds: f64,
-    pub(crate) failed: f64,
+    /// Requests that got an error as their response.
+    pub(crate) refused: f64,
+    /// Requests without a response.
+    pub(crate) broken: f64,
     pub(crate) mean_ms: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
@@ -34,6 +37,13 @@ pub(crate) struct Outcome {
     /// Processor time of wrk itself, in seconds.
     #[serde(default)]
     pub(crate) cpu_s: f64,
+}
+
+impl Outcome {
+    /// Requests served per second.
+    pub(crate) fn goodput(&self) -> f64 {
+        (self.requests - self.refused) / self.seconds
+    }
 }
 
 impl Load {
@@ -45,7 +55,7 @@ impl Load {
             .args(["--duration", &format!("{}s", self.seconds)])
             .args(["--script", &format!("{SCRIPTS}/{}.lua", self.script), url, "--"])
             .args(&self.arguments)
-            .env("VERSUS_WRK", SCRIPTS)
+            .env("WRK_SCRIPTS", SCRIPTS)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

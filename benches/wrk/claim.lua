@@ -1,6 +1,6 @@
 -- Claims ten messages and deletes them, in turn: two requests in each cycle. Arguments: the queue,
 -- the number of connections. A claim of less than ten messages counts as a failure.
-dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
+dofile(os.getenv('WRK_SCRIPTS') .. '/report.lua')
 local report = done
 local threads = {}
 local deletions = {}

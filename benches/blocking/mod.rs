@@ -1,53 +1,40 @@
-//! Measures how long the most expensive requests delay the requests of other clients.
-//!
-//! `cargo bench --bench blocking -- --write` writes `docs/blocking.md`. `tests/blocking` counts the
-//! work that the same requests cause in Redis.
-
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark prints for a person")]
+//! Measures how long the most expensive requests delay the requests of other clients. `--write`
+//! writes `docs/blocking.md`. `tests/blocking` counts the work that the same requests cause in Redis.
 
 #[path = "../../tests/blocking/cases.rs"]
 mod cases;
 mod prober;
-#[path = "../prose.rs"]
-mod prose;
 mod requests;
 #[path = "../../tests/blocking/stage.rs"]
 mod stage;
-#[allow(dead_code, reason = "uses a part of the support code of the tests")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::Args;
 use tokio::time::{Instant, sleep};
 
 use self::prober::Prober;
 use self::requests::{REQUESTS, Request};
 use self::stage::Stage;
-use self::support::redis::{RedisServer, Reply, block_until};
+use crate::report::Report;
+use crate::statistics::median;
+use crate::{COMMAND, DocumentOptions, Length};
+use support::redis::{RedisServer, Reply, block_until};
 
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/blocking.md");
 /// The goal for the longest command of Redis, in milliseconds.
 const SCRIPT_MAX_MS: f64 = 10.0;
 /// The goal for the longest response time of the prober, in milliseconds.
 const STALL_MAX_MS: f64 = 50.0;
 /// Minimum duration of a logged command, in microseconds.
 const SLOW_US: &str = "100";
-/// How long the prober continues after the request, because the store may still be busy with it.
-const AFTER: Duration = Duration::from_millis(500);
+/// The requests of a short run.
+const SHORT: [&str; 2] = ["post-many", "redrive"];
 
-#[derive(Parser)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent flags")]
-struct Options {
-    /// Write docs/blocking.md
-    #[arg(long)]
-    write: bool,
-    /// One round with smaller queues
-    #[arg(long)]
-    quick: bool,
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    document: DocumentOptions,
     /// Only these requests
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -57,9 +44,6 @@ struct Options {
     /// Without the embedded store
     #[arg(long)]
     redis_only: bool,
-    /// Added by cargo
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// The effect of one request on the others.
@@ -74,57 +58,60 @@ struct Outcome {
     has_failed: bool,
 }
 
-#[tokio::main]
-async fn main() {
-    let options = Options::parse();
-    let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 3 });
-    let mut text = format!(
-        "# How long one request delays the others\n\nWritten by `cargo bench --bench blocking -- --write`. Clients, server and store share \
+pub(crate) async fn run(options: &Options, report: &mut Report) {
+    let length = options.document.length(report);
+    let rounds = options.rounds.unwrap_or(length.choose(3, 1, 1));
+    write!(
+        report,
+        "# How long one request delays the others\n\nWritten by `{COMMAND} blocking --write`. Clients, server and store share \
          the cores of one machine.\n\nEach request is sent to a server with only one other client: a prober in another project, which alternately \
          posts a tiny message and reads one. *Longest step* is the longest single command in the SLOWLOG of Redis, most often a script. *Longest \
          stall* is the maximum response time of the prober during the request, and *prober idle* is its median before the request. Figures are \
          medians of the rounds, here {rounds}. The goals are a step of at most {SCRIPT_MAX_MS} ms and a stall of at most {STALL_MAX_MS} ms; figures \
          above a goal are bold.\n\n\
          | request | store | longest step, ms | prober idle, ms | longest stall, ms | the request took, ms |\n|---|---|---|---|---|---|\n"
-    );
-    for request in
-        REQUESTS.iter().filter(|one| options.only.is_empty() || options.only.iter().any(|name| name == one.name))
-    {
+    )
+    .unwrap();
+    let is_chosen = |request: &&Request| match length {
+        Length::Short => SHORT.contains(&request.name),
+        _ => options.only.is_empty() || options.only.iter().any(|name| name == request.name),
+    };
+    for request in REQUESTS.iter().filter(is_chosen) {
         for is_embedded in [false, true] {
-            if is_embedded && options.redis_only {
+            if is_embedded && (options.redis_only || length == Length::Short) {
                 continue;
             }
             let mut outcomes = Vec::new();
             for _ in 0..rounds {
                 let stage = if is_embedded { Stage::embedded() } else { Stage::over_redis() };
-                outcomes.push(measure(&stage, request, options.quick).await);
+                outcomes.push(measure(&stage, request, length).await);
             }
-            let row = row(request, is_embedded, &outcomes);
-            println!("{row}");
-            writeln!(text, "{row}").unwrap();
+            assert!(length != Length::Short || !outcomes[0].has_failed, "{} fails", request.name);
+            writeln!(report, "{}", row(request, is_embedded, &outcomes)).unwrap();
         }
     }
-    println!("\n{text}");
-    if options.write {
-        fs::write(DOCUMENT, prose::wrap(&text)).unwrap();
+    if options.document.write {
+        report.write("blocking.md");
     }
 }
 
-async fn measure(stage: &Stage, request: &Request, quick: bool) -> Outcome {
-    let action = (request.prepare)(stage, quick).await;
+async fn measure(stage: &Stage, request: &Request, length: Length) -> Outcome {
+    // The prober begins before the request, and continues after it, because the store may still be busy.
+    let [before, after] = length.choose([1_000, 500], [1_000, 500], [100, 100]).map(Duration::from_millis);
+    let action = (request.prepare)(stage, length).await;
     if let Some(redis) = &stage.redis {
         redis.command(&["CONFIG", "SET", "slowlog-log-slower-than", SLOW_US]);
         redis.command(&["CONFIG", "SET", "slowlog-max-len", "10000"]);
         redis.command(&["SLOWLOG", "RESET"]);
     }
     let prober = Prober::start(stage.sukkal.url(""));
-    sleep(Duration::from_secs(1)).await;
+    sleep(before).await;
     let idle_ms = prober.median_ms();
     prober.clear();
     let start = Instant::now();
     let has_failed = tokio::spawn(action).await.is_err();
     let took_ms = start.elapsed().as_secs_f64() * 1e3;
-    sleep(AFTER).await;
+    sleep(after).await;
     let stall_ms = prober.stop();
     Outcome { longest_ms: stage.redis.as_ref().map(longest_ms), idle_ms, stall_ms, took_ms, has_failed }
 }
@@ -138,24 +125,20 @@ fn longest_ms(redis: &RedisServer) -> f64 {
 }
 
 fn row(request: &Request, is_embedded: bool, outcomes: &[Outcome]) -> String {
-    let middle = |figure: &dyn Fn(&Outcome) -> f64| {
-        let mut figures: Vec<f64> = outcomes.iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    };
+    let middle = |figure: fn(&Outcome) -> f64| median(outcomes.iter().map(figure).collect());
     let judged = |figure: f64, goal: f64| {
         if figure > goal { format!("**{figure:.1}**") } else { format!("{figure:.1}") }
     };
     let step =
-        if is_embedded { "–".to_owned() } else { judged(middle(&|one| one.longest_ms.unwrap()), SCRIPT_MAX_MS) };
+        if is_embedded { "–".to_owned() } else { judged(middle(|one| one.longest_ms.unwrap()), SCRIPT_MAX_MS) };
     let failed = if outcomes.iter().any(|one| one.has_failed) { ", **failed**" } else { "" };
     format!(
         "| {} (`{}`) | {} | {step} | {:.1} | {} | {:.0}{failed} |",
         request.description,
         request.name,
         if is_embedded { "embedded" } else { "Redis" },
-        middle(&|one| one.idle_ms),
-        judged(middle(&|one| one.stall_ms), STALL_MAX_MS),
-        middle(&|one| one.took_ms),
+        middle(|one| one.idle_ms),
+        judged(middle(|one| one.stall_ms), STALL_MAX_MS),
+        middle(|one| one.took_ms),
     )
 }

@@ -1,6 +1,6 @@
 -- Lists ten messages after a marker, as a client that has not posted them.
 -- Arguments: a file with a marker in each line.
-dofile(os.getenv('VERSUS_WRK') .. '/report.lua')
+dofile(os.getenv('WRK_SCRIPTS') .. '/report.lua')
 local requests = {}
 
 function init(args)

@@ -1,0 +1,62 @@
+//! Compares Sukkal with Zaqar, `RabbitMQ`, Redis and variants of itself, side by side in one run.
+//!
+//! A full run writes `docs/performance.md`. With `--quick` or `--only`, the results are only
+//! printed.
+
+mod contestants;
+mod direct;
+mod fill;
+mod goals;
+mod measures;
+mod native;
+mod performance;
+mod rabbitmq;
+mod results;
+pub(crate) mod ways;
+
+use std::fmt::Write as _;
+
+use clap::Args;
+
+use self::measures::{FULL, NAMES, QUICK, SHORT};
+use self::results::Results;
+use crate::report::Report;
+use crate::{DocumentOptions, Length};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    document: DocumentOptions,
+    /// Only these measurements; only prints
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Number of rounds
+    #[arg(long)]
+    rounds: Option<usize>,
+}
+
+pub(crate) async fn run(options: &Options, report: &mut Report) {
+    let length = options.document.length(report);
+    let mut pace = length.choose(FULL, QUICK, SHORT);
+    pace.rounds = options.rounds.unwrap_or(pace.rounds);
+    let is_whole = length == Length::Full && options.only.is_empty();
+    let mut names: Vec<&str> = options.only.iter().map(String::as_str).collect();
+    if length == Length::Short {
+        names = vec!["post-64"];
+    } else if names.is_empty() {
+        names = NAMES.to_vec();
+    }
+
+    let mut results = Results::default();
+    for name in names {
+        let measure = measures::take(name, pace).await;
+        writeln!(report, "{name}: {}", measure.table()).unwrap();
+        let has_failed = measure.rows.iter().any(|row| row.median("failed").is_some_and(|count| count > 0.0));
+        assert!(length != Length::Short || !has_failed, "requests fail: {}", measure.table());
+        results.measures.push(measure);
+    }
+    writeln!(report, "{}", performance::goals(&results)).unwrap();
+    if is_whole || options.document.write {
+        performance::write(report, &results, pace);
+    }
+}
