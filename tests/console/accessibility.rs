@@ -4,9 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Console, PROJECT, claim, poison, post};
-use crate::support::node;
-use crate::support::sukkal::Sukkal;
+use super::{Console, PHONE, PROJECT, claim, poison, post};
+use support::browser::Window;
+use support::node;
+use support::sukkal::Sukkal;
 
 /// Returns the serious violations of the rules, with the elements that violate them.
 const FIND: &str = "
@@ -22,10 +23,9 @@ async fn no_page_has_a_serious_obstacle() {
     poison(&api).await;
     post(&api, "orders", &[json!({"order": 1}), json!("two")]).await;
     claim(&api, "orders").await.unwrap();
-    for arguments in
-        [&["--window-size=1100,900"][..], &["--window-size=500,900", "--blink-settings=preferredColorScheme=0"]]
-    {
-        let console = Console::open(&sukkal.url("/console"), arguments).await;
+    for window in [Window { size: (1100, 900), is_dark: false }, Window { is_dark: true, ..PHONE }] {
+        let console = Console::open_in(&sukkal.url("/console"), window).await;
+        console.browser.run(&axe, json!([])).await;
         for (route, text, opens) in [
             ("#/", "1 dead letter of orders", "demo"),
             ("#/queues", "orders", "Keys"),
@@ -47,7 +47,6 @@ async fn no_page_has_a_serious_obstacle() {
             if !opens.is_empty() {
                 console.click(opens).await;
             }
-            console.browser.run(&axe, json!([])).await;
             let found = console.browser.run(FIND, json!([])).await;
             assert_eq!(found, Value::Array(Vec::new()), "{route} {opens}");
             if !opens.is_empty() {
@@ -55,7 +54,7 @@ async fn no_page_has_a_serious_obstacle() {
             }
         }
     }
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    let console = Console::open(&sukkal.url("/console")).await;
     console.browser.open(&sukkal.url("/docs")).await;
     console.browser.run(&axe, json!([])).await;
     // All of it takes minutes, and its parts are alike.

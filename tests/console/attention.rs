@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{Console, PROJECT, create, post};
-use crate::support::redis::{RedisServer, limit_files, longest_file};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, limit_files, longest_file};
+use support::sukkal::Sukkal;
 
 const IS_WELL: &str = "const text = document.body.innerText;
     return text.includes('All is well.') && !text.includes('does not respond') && !text.includes('is full')";
@@ -18,7 +18,7 @@ async fn a_backlog_grows_if_it_was_larger_in_each_of_three_rounds() {
     let api = sukkal.project(PROJECT);
     post(&api, "steady", &[json!(0)]).await;
     let topic = json!({"messages": [{"body": 0}]});
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues")).await;
 
     for round in 1..=4 {
         // The console looks at the queues while it shows its first page.
@@ -49,7 +49,7 @@ async fn a_store_that_does_not_respond_needs_attention_until_it_does() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
     create(&sukkal.project(PROJECT), "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    let console = Console::open(&sukkal.url("/console")).await;
     console.shows("All is well.").await;
 
     redis.pause();
@@ -65,7 +65,7 @@ async fn a_full_disk_needs_attention_until_there_is_space() {
     let sukkal = Sukkal::start(&format!("embedded:{}", folder.path().display()));
     let api = sukkal.project(PROJECT);
     create(&api, "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    let console = Console::open(&sukkal.url("/console")).await;
     console.shows("All is well.").await;
 
     limit_files(sukkal.id(), Some(longest_file(folder.path())));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::service::{Service, Store, over_both_stores};
 use super::{Console, PROJECT, claim, create, poison, poison_more, poison_with, post, read, total};
 use crate::pools::until;
-use crate::support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, Sukkal};
 
 over_both_stores! {
     an_operator_finds_reads_and_redrives_a_poison_message,
@@ -18,7 +18,7 @@ async fn an_operator_finds_reads_and_redrives_a_poison_message(store: Store) {
     let api = service.api();
     poison(&api).await;
 
-    let console = Console::open(&service.url("/console"), &[]).await;
+    let console = Console::open(&service.url("/console")).await;
     console.shows("Checked 2 queues.").await;
     console.click("1 dead letter of orders").await;
     console.shows("From orders").await;
@@ -49,7 +49,7 @@ async fn selected_letters_go_where_they_are_sent_and_a_slow_redrive_is_stopped(s
     let letters: Vec<Value> = (0..LETTERS).map(|number| json!({ "letter": number })).collect();
     poison_with(&api, &letters).await;
     create(&api, "rescue", &json!({})).await;
-    let console = Console::open(&service.url("/console#/dead-letters"), &[]).await;
+    let console = Console::open(&service.url("/console#/dead-letters")).await;
 
     console.click("failed").await;
     console.shows("From orders 60 messages").await;
@@ -101,7 +101,7 @@ async fn a_redrive_says_first_what_moves_and_what_stays() {
     claim_one(&api).await;
     let delayed = claim_one(&api).await;
     assert_eq!(api.delete(&format!("{delayed}?delay=600")).send().await.unwrap().status(), 204);
-    let console = Console::open(&sukkal.url("/console#/queues/orders/dead-letters"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/dead-letters")).await;
     console.shows("The dead letters of this queue are in failed.").await;
     console.click("failed").await;
     console.shows("From orders 3 messages").await;
@@ -134,7 +134,7 @@ async fn dead_letters_of_any_queue_can_be_redriven() {
     let claimed = claim(&api, "actions").await.unwrap();
     assert_eq!(api.delete(&claimed).send().await.unwrap().status(), 204);
     assert_eq!(claim(&api, "actions").await, None);
-    let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters")).await;
 
     console.shows("From actions 1 message").await;
     has_read_again(&console).await;
@@ -150,7 +150,7 @@ async fn a_letter_that_takes_the_place_of_another_one_is_shown() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     poison_with(&api, &[json!("the first")]).await;
-    let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters")).await;
     console.shows("the first").await;
     has_read_again(&console).await;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Console, PROJECT, post};
-use crate::support::sukkal::Sukkal;
+use support::sukkal::Sukkal;
 
 const MARKUP: &str = "<script>window.ran = true</script><img src=x onerror='window.ran = true'><a href=\"javascript:window.ran=true\">x</a>";
 
@@ -29,7 +29,7 @@ async fn hostile_bodies_run_nothing_and_break_nothing() {
     for body in &bodies {
         post(&api, "orders", std::slice::from_ref(body)).await;
     }
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
     console.shows("<script>").await;
     let count = console.read("return document.querySelectorAll('td.body button').length").await;
 
@@ -51,6 +51,11 @@ async fn hostile_bodies_run_nothing_and_break_nothing() {
     let violations: Vec<String> =
         console.browser.messages().await.into_iter().filter(|line| !line.contains("404")).collect();
     assert_eq!(violations, [""; 0]);
+    // A violation would be among the messages.
+    let violate = "const image = new Image(); image.src = 'http://127.0.0.1:9'; await image.decode().catch(() => {})";
+    console.read(violate).await;
+    let refused = console.browser.messages().await;
+    assert!(refused.iter().any(|line| line.contains("Content Security Policy")), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +65,7 @@ async fn bodies_are_shown_exactly() {
     let text = r#"{"messages": [{"body": {"id": 9223372036854775807, "half": 0.5, "list": [1, 2, {"a": [true, null, "x"]}], "text": "a\"b\\\n"}}]}"#;
     let posted = api.request(reqwest::Method::POST, "/v2/queues/orders/messages").body(text).send().await.unwrap();
     assert_eq!(posted.status(), 201);
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
 
     console
         .click(r#"{"id":9223372036854775807,"half":0.5,"list":[1,2,{"a":[true,null,"x"]}],"text":"a\"b\\\n"}"#)

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Console, PROJECT, claim, create, post};
-use crate::support::sukkal::{Api, Sukkal};
+use super::{Console, PHONE, PROJECT, claim, create, post};
+use crate::push::LOCAL;
+use support::browser::{ENTER, ESCAPE};
+use support::sukkal::{Api, Sukkal};
 
 /// The first cells of the rows.
 const ROWS: &str = "return [...document.querySelectorAll('tbody tr')].map(row => row.cells[0].textContent)";
@@ -41,7 +43,9 @@ async fn messages_have_pages_in_both_orders_and_from_a_time_on() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     post_numbers(&api, 0..45).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    // The field for a time has whole seconds, so this one begins after these messages.
+    let second = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 1;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
 
     console.lists((25..45).rev()).await;
     console.click("Next").await;
@@ -63,10 +67,9 @@ async fn messages_have_pages_in_both_orders_and_from_a_time_on() {
     console.click("Back").await;
     console.lists(0..20).await;
 
-    // The field has whole seconds.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let second = now.as_secs() + 1;
-    sleep(Duration::from_secs(second).saturating_sub(now)).await;
+    // It has often begun meanwhile.
+    let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+    sleep(begin.duration_since(SystemTime::now()).unwrap_or_default()).await;
     post_numbers(&api, 45..48).await;
     let since = console.browser.run(LOCAL_TIME, json!([second * 1000])).await;
     console.fill("Since", since.as_str().unwrap()).await;
@@ -81,7 +84,7 @@ async fn messages_have_pages_in_both_orders_and_from_a_time_on() {
 async fn a_page_that_could_not_be_read_can_be_tried_again() {
     let sukkal = Sukkal::start("memory:");
     post_numbers(&sukkal.project(PROJECT), 0..25).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
     console.lists((5..25).rev()).await;
 
     let lose = "const send = fetch; window.fetch = async () => { window.fetch = send; throw new TypeError('lost'); }";
@@ -102,7 +105,7 @@ async fn queues_have_pages_and_figures_are_exact() {
     for number in 10..35 {
         create(&api, &number.to_string(), &json!({})).await;
     }
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues")).await;
 
     console.lists(10..30).await;
     console.shows("Queues 25").await;
@@ -130,16 +133,17 @@ async fn queues_have_pages_and_figures_are_exact() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_address_restores_a_page_of_claims_and_of_subscriptions() {
-    let sukkal = Sukkal::start("memory:");
+    let sukkal = Sukkal::start_with("memory:", &LOCAL);
     let api = sukkal.project(PROJECT);
     for number in 0..25 {
         post(&api, "orders", &[json!(number)]).await;
         claim(&api, "orders").await.unwrap();
-        let subscriber = json!({"subscriber": format!("https://hooks.example.com/{number}")});
+        // The service would look for the address of a name, which may take seconds.
+        let subscriber = json!({"subscriber": format!("http://127.0.0.1/{number}")});
         let created = api.post("/v2/queues/orders/subscriptions", &subscriber).send().await.unwrap();
         assert_eq!(created.status(), 201);
     }
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues")).await;
 
     for part in ["claims", "subscriptions"] {
         console.go(&format!("#/queues/orders/{part}")).await;
@@ -160,7 +164,7 @@ async fn a_list_draws_how_the_messages_of_a_queue_change() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     post_numbers(&api, 0..10).await;
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues")).await;
     console.shows("orders\t10\t").await;
 
     post_numbers(&api, 10..30).await;
@@ -180,8 +184,6 @@ async fn a_list_draws_how_the_messages_of_a_queue_change() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_keys_move_and_open_in_lists_of_messages_and_claims() {
-    const ENTER: &str = "\u{e007}";
-    const ESCAPE: &str = "\u{e00c}";
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     let mut held = Vec::new();
@@ -189,7 +191,7 @@ async fn the_keys_move_and_open_in_lists_of_messages_and_claims() {
         post(&api, "orders", &[json!({ "number": number })]).await;
         held.push(claim(&api, "orders").await.unwrap());
     }
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
     console.shows(r#"{"number":0}"#).await;
 
     console.browser.press("jjjk").await;
@@ -223,7 +225,7 @@ async fn shards_and_tenants_of_a_fair_queue_are_drawn_as_bars() {
     let messages: Vec<Value> = (0..9).map(|number| of("acme", number)).chain([of("<b>", 9)]).collect();
     let posted = api.post("/v2/queues/fair/messages", &json!({ "messages": messages })).send().await.unwrap();
     assert_eq!(posted.status(), 201);
-    let console = Console::open(&sukkal.url("/console#/queues/fair"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/fair")).await;
 
     console.shows("Tenants by posted messages").await;
 
@@ -253,7 +255,7 @@ async fn a_queue_of_a_thousand_tenants_shows_those_with_the_most_messages() {
         let posted = api.post("/v2/queues/fair/messages", &json!({ "messages": chunk })).send().await.unwrap();
         assert_eq!(posted.status(), 201);
     }
-    let console = Console::open(&sukkal.url("/console#/queues/fair"), &["--window-size=500,900"]).await;
+    let console = Console::open_in(&sukkal.url("/console#/queues/fair"), PHONE).await;
 
     console.shows("Tenants by posted messages").await;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::service::{Service, Store, over_both_stores};
 use super::{Console, claim, create, post, read};
-use crate::support::sukkal::{Api, CLIENT};
+use support::sukkal::{Api, CLIENT};
 
 const LISTED: &str =
     "/v2/queues/orders/messages?echo=true&include_delayed=true&include_claimed=true&include_state=true";
@@ -22,7 +22,7 @@ async fn messages_are_posted_with_options_copied_exactly_and_deleted(store: Stor
     let mut service = Service::start(store, &[]);
     let api = service.api();
     create(&api, "orders", &json!({"_shards": 4, "_enable_message_delay": true})).await;
-    let console = Console::open(&service.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&service.url("/console#/queues/orders/messages")).await;
 
     console.click("Post a message").await;
     console.fill("Body", r#"{"order": {"id": 9007199254740993}}"#).await;
@@ -58,7 +58,7 @@ async fn messages_are_deleted_under_their_claims_and_claims_are_released(store: 
     let api = service.api();
     post(&api, "orders", &[json!("kept"), json!("removed")]).await;
     let held = claim(&api, "orders").await.unwrap();
-    let console = Console::open(&service.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&service.url("/console#/queues/orders/messages")).await;
 
     console.click("\"removed\"").await;
     console.shows("Claimed by").await;

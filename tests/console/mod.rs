@@ -17,12 +17,15 @@ mod session;
 mod subscriptions;
 mod topics;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::support::browser::Browser;
-use crate::support::sukkal::{Api, Sukkal};
+use support::browser::{Browser, Window};
+use support::sukkal::{Api, Sukkal};
 
 const PROJECT: &str = "demo";
+const PHONE: Window = Window { size: (500, 900), is_dark: false };
 /// The maximum number of messages in a post.
 const POSTED_MAX: usize = 20;
 /// Clicks what has this label: in the topmost dialog, if one is open.
@@ -51,35 +54,47 @@ struct Console {
 
 impl Console {
     /// Opens the console at this address and signs in to the project.
-    async fn open(url: &str, arguments: &[&str]) -> Self {
-        let browser = Browser::start_with(arguments).await;
-        browser.open(url).await;
-        let console = Self { browser };
-        console.fill("Project", PROJECT).await;
-        console.click("Sign in").await;
+    async fn open(url: &str) -> Self {
+        Self::open_in(url, Window::default()).await
+    }
+
+    /// The same in a window like this one.
+    async fn open_in(url: &str, window: Window) -> Self {
+        let console = Self::signed_out(url, window).await;
+        console.sign_in(&[]).await;
         console
     }
 
     /// Opens the console of a service without authentication, as an operator.
     async fn of_operator(sukkal: &Sukkal) -> Self {
-        let browser = Browser::start().await;
-        browser.open(&sukkal.url("/console")).await;
-        let console = Self { browser };
-        console.fill("Project", PROJECT).await;
-        console.fill("Roles", "admin").await;
-        console.click("Sign in").await;
+        let console = Self::signed_out(&sukkal.url("/console"), Window::default()).await;
+        console.sign_in(&[("Roles", "admin")]).await;
         console
     }
 
     /// Opens the console at this address and signs in to the project with a token.
     async fn with_token(url: &str, token: &str) -> Self {
-        let browser = Browser::start().await;
-        browser.open(url).await;
-        let console = Self { browser };
-        console.fill("Project", PROJECT).await;
-        console.fill("Token", token).await;
-        console.click("Sign in").await;
+        let console = Self::signed_out(url, Window::default()).await;
+        console.sign_in(&[("Token", token)]).await;
         console
+    }
+
+    /// Opens the console at this address. Its timers use a clock that tests move: see
+    /// `Browser::use_movable_clock`.
+    async fn signed_out(url: &str, window: Window) -> Self {
+        let browser = Browser::start_in(window).await;
+        browser.use_movable_clock().await;
+        browser.open(url).await;
+        Self { browser }
+    }
+
+    /// Signs in to the project, with these further fields.
+    async fn sign_in(&self, fields: &[(&str, &str)]) {
+        self.fill("Project", PROJECT).await;
+        for (label, text) in fields {
+            self.fill(label, text).await;
+        }
+        self.click("Sign in").await;
     }
 
     async fn click(&self, label: &str) {
@@ -128,6 +143,11 @@ impl Console {
         text.as_str().unwrap().to_owned()
     }
 
+    /// Lets this time pass for the timers of the page.
+    async fn pass(&self, time: Duration) {
+        self.browser.pass(time).await;
+    }
+
     /// Goes to another page of the console.
     async fn go(&self, route: &str) {
         self.browser.run("location.hash = arguments[0]", json!([route])).await;
@@ -161,7 +181,7 @@ async fn open_orders(part: &str) -> (Sukkal, Api, Console) {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     create(&api, "orders", &json!({})).await;
-    let console = Console::open(&sukkal.url(&format!("/console#/queues/orders/{part}")), &[]).await;
+    let console = Console::open(&sukkal.url(&format!("/console#/queues/orders/{part}"))).await;
     (sukkal, api, console)
 }
 
@@ -175,7 +195,7 @@ async fn post(api: &Api, queue: &str, bodies: &[Value]) {
 /// Creates a queue with this metadata.
 async fn create(api: &Api, queue: &str, metadata: &Value) {
     let created = api.put(&format!("/v2/queues/{queue}")).json(metadata).send().await.unwrap();
-    assert_eq!(created.status(), 201);
+    assert_eq!(created.status(), 201, "{}", created.text().await.unwrap());
 }
 
 /// Claims messages and returns the path of the claim.

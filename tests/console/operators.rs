@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::service::{Service, Store, over_both_stores};
 use super::session::with_tokens;
 use super::{Console, PROJECT};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{POOLING, Sukkal};
+use support::redis::RedisServer;
+use support::sukkal::{POOLING, Sukkal};
 
 const REVOKED_MAX: Duration = Duration::from_secs(30);
 

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{CLICK, Console, PROJECT, claim, create, open_orders, poison, post, read};
-use crate::support::sukkal::Sukkal;
+use super::{CLICK, Console, PHONE, PROJECT, claim, create, open_orders, poison, post, read};
+use crate::push::LOCAL;
+use support::browser::{ENTER, Window};
+use support::sukkal::Sukkal;
 
 const PICTURES_SHOWN: [(&str, &str); 4] =
     [("attention", "light"), ("queue", "light"), ("attention", "dark"), ("messages", "phone")];
-const PICTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/console");
+const PICTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/console");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn looking_at_messages_changes_nothing() {
@@ -20,7 +22,7 @@ async fn looking_at_messages_changes_nothing() {
     claim(&api, "orders").await.unwrap();
     let path = "/v2/queues?with_stats=true&detailed=true";
     let before = read(&api, path).await;
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    let console = Console::open(&sukkal.url("/console")).await;
 
     for (route, text) in [
         ("#/queues", "orders"),
@@ -85,7 +87,7 @@ async fn the_keys_search_move_open_and_help_and_the_address_restores_the_view() 
     for name in ["alpha", "beta", "beta-2"] {
         post(&api, name, &[json!(name)]).await;
     }
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    let console = Console::open(&sukkal.url("/console")).await;
     console.shows("Oldest waiting messages").await;
 
     console.browser.press("/").await;
@@ -108,7 +110,7 @@ async fn the_keys_search_move_open_and_help_and_the_address_restores_the_view() 
     console.click("Close").await;
     console.browser.press("jj").await;
     assert_eq!(console.read("return document.activeElement.textContent").await, "beta-2");
-    console.browser.press("\u{e007}").await;
+    console.browser.press(ENTER).await;
     console.shows("Since it was created").await;
     assert_eq!(console.read("return location.hash").await, "#/queues/beta-2");
 }
@@ -120,7 +122,7 @@ async fn enter_in_the_search_opens_a_queue_that_matches() {
     for name in ["alpha", "orders"] {
         create(&api, name, &json!({})).await;
     }
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues")).await;
     console.shows("alpha").await;
 
     // The list of the new text has not come yet.
@@ -152,12 +154,12 @@ async fn pages_fit_on_a_phone_and_have_a_dark_form() {
     }
     post(&api, "mails", &[json!("Hello, world!")]).await;
     api.post("/v2/queues/mails/pause", &json!({})).send().await.unwrap();
-    for (name, arguments, colors) in [
-        ("light", ["--window-size=1100,760"].as_slice(), "rgb(246, 247, 249)"),
-        ("dark", &["--window-size=1100,760", "--blink-settings=preferredColorScheme=0"], "rgb(18, 22, 29)"),
-        ("phone", &["--window-size=500,900"], "rgb(246, 247, 249)"),
+    for (name, window, colors) in [
+        ("light", Window { size: (1100, 760), is_dark: false }, "rgb(246, 247, 249)"),
+        ("dark", Window { size: (1100, 760), is_dark: true }, "rgb(18, 22, 29)"),
+        ("phone", PHONE, "rgb(246, 247, 249)"),
     ] {
-        let console = Console::open(&sukkal.url("/console"), arguments).await;
+        let console = Console::open_in(&sukkal.url("/console"), window).await;
         for (page, route, text) in [
             ("attention", "#/", "Checked 3 queues."),
             ("queue", "#/queues/orders", "Since it was created"),
@@ -182,7 +184,7 @@ async fn pages_fit_on_a_phone_and_have_a_dark_form() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_with_the_longest_names_and_texts_fit_on_a_phone() {
-    let sukkal = Sukkal::start("memory:");
+    let sukkal = Sukkal::start_with("memory:", &LOCAL);
     let api = sukkal.project(PROJECT);
     let (queue, failed) = ("q".repeat(64), "f".repeat(64));
     let metadata = json!({"_dead_letter_queue": failed, "_max_claim_count": 1, "k".repeat(200): "v".repeat(2000)});
@@ -193,10 +195,10 @@ async fn pages_with_the_longest_names_and_texts_fit_on_a_phone() {
     assert_eq!(claim(&api, &queue).await, None);
     post(&api, &queue, &[json!({"k".repeat(1000): "v".repeat(1000)})]).await;
     claim(&api, &queue).await.unwrap();
-    let subscriber = format!("https://hooks.example.com/{}", "s".repeat(2000));
+    let subscriber = format!("http://127.0.0.1/{}", "s".repeat(2000));
     let created = api.post(&format!("/v2/queues/{queue}/subscriptions"), &json!({"subscriber": subscriber}));
     assert_eq!(created.send().await.unwrap().status(), 201);
-    let console = Console::open(&sukkal.url("/console"), &["--window-size=500,900"]).await;
+    let console = Console::open_in(&sukkal.url("/console"), PHONE).await;
 
     for (part, text, opens) in [
         ("#/", "1 dead letter", ""),
@@ -228,7 +230,7 @@ async fn a_page_that_is_left_while_its_dialog_closes_stays_left() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     post(&api, "orders", &[json!("first")]).await;
-    let console = Console::open(&sukkal.url("/console#/queues/orders/messages"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
     console.click("\"first\"").await;
     console.shows("Time to live").await;
 
@@ -243,7 +245,7 @@ async fn times_are_in_the_zone_of_the_reader_with_the_exact_time_on_hover() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     post(&api, "orders", &[json!(1)]).await;
-    let console = Console::open(&sukkal.url("/console#/queues"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues")).await;
     console.browser.set_time_zone("Asia/Kolkata").await;
     console.reload().await;
     console.go("#/queues/orders/messages").await;

@@ -13,7 +13,7 @@ over_both_stores! {
 async fn a_queue_is_posted_to_paused_and_resumed(store: Store) {
     let mut service = Service::start(store, &[]);
     let api = service.api();
-    let console = Console::open(&service.url("/console#/queues"), &[]).await;
+    let console = Console::open(&service.url("/console#/queues")).await;
 
     console.click("post a sample from here").await;
     console.fill("Body", "{").await;
@@ -47,7 +47,7 @@ async fn a_queue_is_changed_purged_and_deleted(store: Store) {
     let mut service = Service::start(store, &[]);
     let api = service.api();
     super::post(&api, "hello", &[json!(1)]).await;
-    let console = Console::open(&service.url("/console#/queues/hello/settings"), &[]).await;
+    let console = Console::open(&service.url("/console#/queues/hello/settings")).await;
 
     console.click("Add a key").await;
     console.fill("Key", "team").await;

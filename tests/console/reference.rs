@@ -5,8 +5,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::read;
-use crate::support::browser::Browser;
-use crate::support::sukkal::Sukkal;
+use support::browser::Browser;
+use support::sukkal::Sukkal;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_of_an_operation_is_found_in_the_reference_and_works() {

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 
 use super::{Console, PROJECT};
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use support::ports::free_port;
+use support::redis::RedisServer;
+use support::sukkal::{Api, Sukkal};
 
 const UNREACHABLE: &str = "The service cannot be reached";
 

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Console, PROJECT, create, open_orders, post};
 use crate::auth::stub_keystone;
-use crate::support::browser::Browser;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::sukkal::{CLIENT, Sukkal};
 
 /// Returns a service whose callers need a token, and the token of its admin.
 pub(super) fn with_tokens() -> (Sukkal, String) {
@@ -18,12 +17,8 @@ pub(super) fn with_tokens() -> (Sukkal, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
     let (sukkal, token) = with_tokens();
-    let browser = Browser::start().await;
-    browser.open(&sukkal.url("/console")).await;
-    let console = Console { browser };
+    let console = Console::open(&sukkal.url("/console")).await;
 
-    console.fill("Project", "demo").await;
-    console.click("Sign in").await;
     console.shows("requires authentication").await;
     console.fill("Token", &token).await;
     console.click("Sign in").await;
@@ -56,7 +51,7 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
 async fn the_reason_of_a_service_with_keystone_is_shown() {
     let sukkal = Sukkal::start_with("memory:", &stub_keystone::options("http://127.0.0.1:9"));
 
-    let console = Console::open(&sukkal.url("/console"), &[]).await;
+    let console = Console::open(&sukkal.url("/console")).await;
 
     console.shows("Unauthorized: ").await;
 }
@@ -101,7 +96,7 @@ async fn filters_and_pages_stay_in_their_project() {
     let sukkal = Sukkal::start("memory:");
     create(&sukkal.project(PROJECT), "orders", &json!({})).await;
     create(&sukkal.project("shop"), "carts", &json!({})).await;
-    let console = Console::open(&sukkal.url("/console#/queues?prefix=o&marker=p"), &[]).await;
+    let console = Console::open(&sukkal.url("/console#/queues?prefix=o&marker=p")).await;
     console.shows("This is the end of the list.").await;
 
     console.click(PROJECT).await;
@@ -173,7 +168,7 @@ async fn the_console_and_the_reference_work_behind_a_path_prefix() {
     let sukkal = Sukkal::start("memory:");
     post(&sukkal.project("demo"), "orders", &[json!(1)]).await;
     let proxy = super::requests::Prefix::start(&sukkal);
-    let console = Console::open(&proxy.url("/tools/sukkal/console#/queues"), &[]).await;
+    let console = Console::open(&proxy.url("/tools/sukkal/console#/queues")).await;
 
     console.shows("orders").await;
     console.click("API").await;

@@ -9,7 +9,7 @@ use super::service::{Service, Store, over_both_stores};
 use super::{Console, create, post, read};
 use crate::push::LOCAL;
 use crate::push::endpoint::{Answer, Endpoint};
-use crate::support::sukkal::Api;
+use support::sukkal::Api;
 
 const LISTED: &str = "/v2/queues/orders/subscriptions";
 
@@ -25,7 +25,7 @@ async fn an_operator_subscribes_watches_pauses_redelivers_and_deletes(store: Sto
     let api = service.api();
     create(&api, "orders", &json!({})).await;
     let subscriber = endpoint.url("/hook");
-    let console = Console::open(&service.url("/console#/queues/orders/subscriptions"), &[]).await;
+    let console = Console::open(&service.url("/console#/queues/orders/subscriptions")).await;
 
     subscribe_and_see_the_secret_once(&console, &api, &subscriber).await;
     post(&api, "orders", &[json!(1)]).await;

@@ -15,7 +15,7 @@ async fn a_topic_is_posted_to_subscribed_to_purged_and_deleted(store: Store) {
     let endpoint = Endpoint::start();
     let mut service = Service::start(store, &LOCAL);
     let api = service.api();
-    let console = Console::open(&service.url("/console#/topics"), &[]).await;
+    let console = Console::open(&service.url("/console#/topics")).await;
 
     console.click("post a sample from here").await;
     console.click("Post").await;
