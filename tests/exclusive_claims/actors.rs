@@ -12,9 +12,9 @@ use uuid::Uuid;
 use super::coordinator::Coordinator;
 use super::history::{Action, Claim, ClaimUse, Claimed, Draft, Outcome, Pop, Post, Seen, Switch, Term};
 use super::wire::Wire;
-use crate::support::random::Random;
-use crate::support::test_bed::TestBed;
-use crate::support::timeline::ClockMove;
+use support::random::Random;
+use support::test_bed::TestBed;
+use support::timeline::ClockMove;
 
 pub(super) const WORKERS: usize = 32;
 pub(super) const PRODUCERS: usize = 4;

@@ -9,8 +9,8 @@ use tokio::time::{sleep, timeout};
 
 use super::actors::{Role, TestContext};
 use super::history::{Count, DeadLetter, Reading, Span};
-use crate::support::random::Random;
-use crate::support::test_bed::TestBed;
+use support::random::Random;
+use support::test_bed::TestBed;
 
 const CLAIMS_PER_COUNT: u64 = 150;
 const PAGE: usize = 500;

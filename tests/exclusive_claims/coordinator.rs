@@ -6,7 +6,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, watch};
 
 use super::history::Span;
 use super::wire::Unknown;
-use crate::support::timeline::failures::Failures;
+use support::timeline::failures::Failures;
 
 /// Largest number of unfinished messages; beyond it, producers pause.
 const OUTSTANDING_MAX: i64 = 600;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use uuid::Uuid;
 
-use crate::support::timeline::{ClockMove, Moment};
+use support::timeline::{ClockMove, Moment};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {

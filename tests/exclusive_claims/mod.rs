@@ -28,18 +28,23 @@ use self::auditor::{Auditor, DeadLetters};
 use self::coordinator::Coordinator;
 use self::history::{History, Rules};
 use self::wire::{PROJECT, Wire};
-use crate::support::cluster::{RedisCluster, SlotMover};
-use crate::support::random;
-use crate::support::redis::{RedisServer, Reply};
-use crate::support::sukkal::Api;
-use crate::support::test_bed::{Server, ServerUrls, TestBed};
-use crate::support::timeline::{Disturbances, disturbances, save_history, start_actors};
+use support::cluster::{RedisCluster, SlotMover};
+use support::redis::{RedisServer, Reply};
+use support::sukkal::Api;
+use support::test_bed::{Server, ServerUrls, TestBed};
+use support::timeline::{Disturbances, disturbances, save_history, start_actors};
+use support::{campaign, random, report};
 
+/// The name of the campaign in the report.
+const CAMPAIGN: &str = "exclusive_claims";
 const SERVERS: usize = 3;
 const QUEUE: &str = "work";
 /// A killed server leaves a few requests without a response; this many are an error.
 const UNKNOWN_MAX: usize = 1000;
-const SECONDS: u64 = 12;
+const SECONDS: usize = 9;
+/// Number of moves of the clock after which all kinds of events have happened. There are some 60 in the
+/// time above.
+const MOVES_MIN: u64 = 25;
 /// The queue's clock starts a day ahead. Messages that expire there outlive the test in the
 /// dead-letter queue, which has the real clock.
 const INITIAL_OFFSET_US: i64 = 86_400_000_000;
@@ -90,11 +95,11 @@ async fn a_message_is_under_one_live_claim_while_its_slot_moves() {
     let setup = in_a_cluster(&cluster);
     let slot_mover = SlotMover::start(cluster, &key(QUEUE, "queue"));
 
-    check_exclusiveness("cluster, moved", setup, Kind::Plain).await;
+    let (claims, details) = verified_claims("cluster, moved", setup, Kind::Plain).await;
 
     let moves = slot_mover.stop();
-    println!("exclusive cluster, moved: the slot moved {moves} times");
-    assert!(moves > 1);
+    assert!(moves > 1, "the slot moved {moves} times");
+    report::checked(CAMPAIGN, "cluster, moved", claims, format!("{details}, the slot moved {moves} times"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,12 +186,18 @@ fn outbox_length(redis: &RedisServer, queue: &str) -> i64 {
     redis.command(&["LLEN", &key(queue, "outbox")]).as_int()
 }
 
-/// Runs all actors on the store, and checks the history.
 async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
+    let (claims, details) = verified_claims(name, setup, kind).await;
+
+    report::checked(CAMPAIGN, name, claims, details);
+}
+
+/// Runs all actors on the store, and checks the history. Returns the number of claims, and details
+/// for the report.
+async fn verified_claims(name: &str, setup: Setup, kind: Kind) -> (usize, String) {
     let length = Duration::from_secs(length_s());
     let servers: Vec<Server> = (0..SERVERS).map(|_| start_server(&setup.store)).collect();
     let seed = random::seed();
-    println!("exclusive {name}: SUKKAL_SEED={seed}");
     let urls = Arc::new(ServerUrls::of(&servers));
     let coordinator = Arc::new(Coordinator::new(UNKNOWN_MAX));
     let wire = Arc::new(Wire::new(QUEUE, urls.clone()));
@@ -199,6 +210,9 @@ async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
         sleep(length / 2).await;
         let replacement = tokio::spawn(async move { urls.replace_one(servers, move || start_server(&store)).await });
         sleep(length / 2).await;
+        // On a busy machine, less happens in this time.
+        let enough = coordinator.wait_until(|progress| progress.moves >= MOVES_MIN);
+        let _any_number = timeout(RUN_TIMEOUT / 2, enough).await;
         coordinator.update(|progress| progress.over = true);
         replacement.await.expect("one server was replaced")
     });
@@ -206,31 +220,35 @@ async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
     let run = timeout(length + RUN_TIMEOUT, run(&context, setup, (rules, kind), disturbances));
     let history = run.await.expect("the test ends in time");
 
-    check(name, &context, &history);
+    check(name, &context, &history)
 }
 
-/// Checks the history of a queue.
-fn check(name: &str, context: &TestContext, history: &History) {
-    println!("exclusive {name}: {}", context.coordinator.failures);
+/// Checks the history of a queue. Returns the number of claims, and details for the report.
+fn check(name: &str, context: &TestContext, history: &History) -> (usize, String) {
+    let run = format!("{}, seed {}", context.coordinator.failures, history.seed);
     let summary = checker::check(history).unwrap_or_else(|violation| {
-        let file = format!("exclusive-{}-{}.txt", name.replace(", ", "-"), history.seed);
+        let file = format!("exclusive-{}-{}-{}.txt", name.replace(", ", "-"), context.wire.queue, history.seed);
         let path = save_history(Path::new(env!("CARGO_TARGET_TMPDIR")), &file, |to| history.dump(to));
-        panic!("{violation}\nthe history is in {}", path.display());
+        panic!("{violation}\n{run}\nthe history is in {}", path.display());
     });
-    println!("exclusive {name}: {summary:#?}");
-    assert!(summary.claimed_again > 0 && summary.refused > 0, "no claim expired");
-    assert!(summary.refused_by_pause > 0, "no claim or pop met a paused queue");
+    let details = format!("{summary:?}, {run}");
+    assert!(summary.claimed_again > 0 && summary.refused > 0, "no claim expired: {details}");
+    assert!(summary.refused_by_pause > 0, "no claim or pop met a paused queue: {details}");
     // Near the end of a claim or a life, only bounds of the counts are known. A short run may have
     // no other counts.
     assert!(
-        summary.counts_exact > 0 || (summary.counts > 0 && length_s() == SECONDS),
-        "no count had only one correct result"
+        summary.counts_exact > 0 || (summary.counts > 0 && length_s() == SECONDS as u64),
+        "no count had only one correct result: {details}"
     );
-    assert!(summary.drained > 0 && summary.popped > 0 && summary.deleted > 0, "the run lacks some kinds of events");
+    assert!(
+        summary.drained > 0 && summary.popped > 0 && summary.deleted > 0,
+        "the run lacks some kinds of events: {details}"
+    );
     assert!(
         summary.delayed > 0 && summary.returned > 0 && summary.moved_to_dead_letters > 0,
-        "the run lacks some kinds of events"
+        "the run lacks some kinds of events: {details}"
     );
+    (summary.claims, details)
 }
 
 /// The janitor of this server runs often.
@@ -313,8 +331,5 @@ fn queue_id(name: &str) -> QueueId {
 }
 
 fn length_s() -> u64 {
-    match std::env::var("SUKKAL_EXCLUSIVE_SECONDS") {
-        Ok(text) => text.parse().expect("SUKKAL_EXCLUSIVE_SECONDS is a number"),
-        Err(_) => SECONDS,
-    }
+    campaign::size("SUKKAL_EXCLUSIVE_SECONDS", SECONDS) as u64
 }

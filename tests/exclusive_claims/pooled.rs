@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::json;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::actors::TestContext;
 use super::coordinator::Coordinator;
 use super::wire::{PROJECT, Wire};
 use super::{
-    DEAD_LETTER_TTL_S, Kind, RUN_TIMEOUT, Rules, SERVERS, Setup, check, length_s, outbox_length, run, settings,
-    start_server,
+    CAMPAIGN, DEAD_LETTER_TTL_S, Kind, MOVES_MIN, RUN_TIMEOUT, Rules, SERVERS, Setup, check, length_s, outbox_length,
+    run, settings, start_server,
 };
 use crate::pools::{Deployment, Disturber, Load, MOVES, STOPS, Step};
-use crate::support::random;
-use crate::support::sukkal::Sukkal;
-use crate::support::test_bed::{ServerUrls, TestBed};
-use crate::support::timeline::disturbances;
-use crate::support::timeline::failures::Failures;
+use support::sukkal::Sukkal;
+use support::test_bed::{ServerUrls, TestBed};
+use support::timeline::disturbances;
+use support::timeline::failures::Failures;
+use support::{random, report};
 
 /// The queues, in the order of their pools, and the queues of their dead letters.
 const QUEUES: [(&str, &str); 2] = [("work-a", "letters-a"), ("work-b", "letters-b")];
@@ -69,7 +70,6 @@ async fn a_message_is_under_one_live_claim_while_its_queue_moves() {
 async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
     let length = Duration::from_secs(length_s());
     let seed = random::seed();
-    println!("exclusive {name}: SUKKAL_SEED={seed}");
     let deployment = Arc::new(Deployment::start(&[1, 1]).await);
     let server = deployment.serve();
     let create = |pool| create_queues(&deployment, &server, pool, kind, steps);
@@ -89,12 +89,19 @@ async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
     let coordinators = loads.each_ref().map(|load| load.coordinator.clone());
     let disturber =
         Disturber { deployment: deployment.clone(), steps, loads: loads.clone(), servers, urls, start, calm };
+    let (steps_taken, taken) = oneshot::channel();
+    let moving = coordinators.clone();
     let disturbances = disturbances(async move {
         let started = Instant::now();
-        let servers = disturber.run(seed, || started.elapsed() >= length).await;
+        let is_enough = || {
+            let have_moved = moving.iter().all(|one| one.progress().borrow().moves >= MOVES_MIN);
+            started.elapsed() >= length && (have_moved || started.elapsed() >= RUN_TIMEOUT / 2)
+        };
+        let (servers, taken) = disturber.run(seed, is_enough).await;
         for coordinator in &coordinators {
             coordinator.update(|progress| progress.over = true);
         }
+        drop(steps_taken.send(taken));
         servers
     });
 
@@ -104,8 +111,11 @@ async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
         .map(|(context, (setup, rules))| run(context, setup, (rules, kind), disturbances.clone()));
     let histories = timeout(length + STEPS_TIMEOUT + RUN_TIMEOUT, join_all(runs)).await.expect("the test ends in time");
 
-    for (context, history) in loads.iter().zip(&histories) {
-        check(&format!("{name}, {}", context.wire.queue), context, history);
+    let checked: Vec<_> =
+        loads.iter().zip(&histories).map(|(context, history)| check(name, context, history)).collect();
+    let taken = taken.await.expect("the steps were taken");
+    for ((queue, _), (claims, details)) in QUEUES.iter().zip(checked) {
+        report::checked(CAMPAIGN, name, claims, format!("{queue}: {details}, steps {taken:?}"));
     }
 }
 

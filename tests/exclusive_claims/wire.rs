@@ -9,9 +9,9 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::history::{Action, Claimed, Draft, Outcome, Seen, Term};
-use crate::support::random::Random;
-use crate::support::sukkal::CLIENT;
-use crate::support::test_bed::ServerUrls;
+use support::random::Random;
+use support::sukkal::CLIENT;
+use support::test_bed::ServerUrls;
 
 pub(super) const PROJECT: &str = "exclusive";
 /// While a store is down, requests are refused at once.

@@ -12,8 +12,8 @@ use super::coordinator::{Coordinator, Phase, Progress};
 use super::delays::Delays;
 use super::history::{Delete, Draft, Page, Post, Seen, Span, rank_of};
 use super::wire::Wire;
-use crate::support::random::Random;
-use crate::support::timeline::clock::wall_us;
+use support::random::Random;
+use support::timeline::clock::wall_us;
 
 pub(super) const PRODUCERS: usize = 16;
 /// Number of observers that use the client id of a producer and list without its messages.

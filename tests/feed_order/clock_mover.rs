@@ -6,9 +6,9 @@ use sukkal::domain::QueueId;
 use super::actors::{LONG_TTL_S, PRODUCERS, RaceContext, Role, SHORT_TTL_S};
 use super::delays::Delays;
 use super::history::{Draft, Post, rank_of};
-use crate::support::random::Random;
-use crate::support::test_bed::TestBed;
-use crate::support::timeline::ClockMove;
+use support::random::Random;
+use support::test_bed::TestBed;
+use support::timeline::ClockMove;
 
 const SHORT_TTL_US: i64 = SHORT_TTL_S as i64 * 1_000_000;
 /// The last move advances the clock by this much, in microseconds, and so makes all messages due.

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::wire::Unknown;
-use crate::support::timeline::failures::Failures;
+use support::timeline::failures::Failures;
 
 /// Largest number of messages by which producers may be ahead of the slowest observer. It
 /// alternates. With a large lag, observers read full pages while messages end before them. With a
 /// small lag, they read at the very end of the feed.
 const LAG_FAR: u64 = 1500;
 const LAG_CLOSE: u64 = 40;
-const LAG_PERIOD: u64 = 1000;
+const LAG_PERIOD: u64 = 200;
 
 /// Offsets from the start of a burst in microseconds: after 20,000 messages, and among them.
 const BURST_OFFSETS_US: [i64; 4] = [25_000, 2000, 8000, 25_000];
@@ -108,7 +108,7 @@ impl Coordinator {
     pub(super) async fn reserve_tags(&self, count: u64) -> Option<u64> {
         let near = |slowest: &u64| {
             let reserved = self.progress.borrow().reserved;
-            let lag_max = if (reserved / LAG_PERIOD).is_multiple_of(2) { LAG_FAR } else { LAG_CLOSE };
+            let lag_max = if (reserved / LAG_PERIOD).is_multiple_of(2) { LAG_CLOSE } else { LAG_FAR };
             reserved <= slowest + lag_max
         };
         self.slowest.subscribe().wait_for(near).await.expect("the coordinator exists during the test");

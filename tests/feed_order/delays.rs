@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::actors::PRODUCERS;
-use crate::support::random::Random;
+use support::random::Random;
 
 /// Delays of a queue with a default delay, whose messages can also set their own.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use uuid::Uuid;
 
-use crate::support::timeline::{ClockMove, Moment};
+use support::timeline::{ClockMove, Moment};
 
 /// All events of a race.
 #[derive(Clone, Debug, Default)]
@@ -139,13 +139,6 @@ impl fmt::Display for Delete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} delete:", self.span)?;
         self.ids.iter().try_for_each(|id| write!(f, " {id}"))
-    }
-}
-
-impl fmt::Display for ClockMove {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = Span { invoked: self.invoked, answered: Some(self.answered) };
-        write!(f, "{span} clock set {} µs ahead", self.offset_us)
     }
 }
 

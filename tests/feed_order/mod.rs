@@ -33,13 +33,16 @@ use self::coordinator::Phase;
 use self::delays::Delays;
 use self::history::{History, Observer};
 use self::wire::Wire;
-use crate::support::cluster::{RedisCluster, SlotMover};
-use crate::support::random::{self, Random};
-use crate::support::redis::RedisServer;
-use crate::support::test_bed::{Server, ServerUrls, TestBed};
-use crate::support::timeline::clock::wall_us;
-use crate::support::timeline::{Disturbances, disturbances, save_history, start_actors};
+use support::cluster::{RedisCluster, SlotMover};
+use support::random::{self, Random};
+use support::redis::RedisServer;
+use support::test_bed::{Server, ServerUrls, TestBed};
+use support::timeline::clock::wall_us;
+use support::timeline::{Disturbances, disturbances, save_history, start_actors};
+use support::{campaign, report};
 
+/// The name of the campaign in the report.
+const CAMPAIGN: &str = "feed_order";
 const SERVERS: usize = 3;
 const QUEUE: &str = "feed";
 /// Much longer than any race takes; a race that hangs fails.
@@ -48,7 +51,7 @@ const RACE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Number of deliveries of a long race.
 const LONG_RACE: usize = 1_000_000;
 /// Number of deliveries of a race that may lack rare events.
-const SHORT_RACE: usize = 10_000;
+const SHORT_RACE: usize = 50_000;
 /// Deviation of the two clocks in addition to the measured one, in microseconds.
 const SLACK_US: i64 = 5000;
 
@@ -74,21 +77,21 @@ async fn every_observer_reads_the_same_complete_feed() {
 async fn every_observer_reads_the_same_complete_feed_from_a_cluster() {
     let cluster = RedisCluster::start();
 
-    race_without_delays("cluster", TestBed::redis(&cluster.url()), observed(150_000)).await;
+    race_without_delays("cluster", TestBed::redis(&cluster.url()), observed(30_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_complete_feed_of_delayed_messages() {
     let redis = RedisServer::start();
 
-    race_with_delays("delayed", TestBed::redis(&redis.url()), observed(400_000)).await;
+    race_with_delays("delayed", TestBed::redis(&redis.url()), observed(300_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_cluster() {
     let cluster = RedisCluster::start();
 
-    race_with_delays("delayed-cluster", TestBed::redis(&cluster.url()), observed(300_000)).await;
+    race_with_delays("delayed-cluster", TestBed::redis(&cluster.url()), observed(60_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,7 +99,7 @@ async fn every_observer_reads_the_same_complete_feed_from_a_file() {
     let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
 
-    race_without_delays("embedded", TestBed::Embedded(store), observed(150_000)).await;
+    race_without_delays("embedded", TestBed::Embedded(store), observed(75_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +107,7 @@ async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_
     let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
 
-    race_with_delays("delayed-embedded", TestBed::Embedded(store), observed(150_000)).await;
+    race_with_delays("delayed-embedded", TestBed::Embedded(store), observed(75_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,7 +135,7 @@ async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue() {
 async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_cluster() {
     let cluster = RedisCluster::start();
 
-    race_with_delays_on(FAIR, "fair-cluster", TestBed::redis(&cluster.url()), observed(100_000)).await;
+    race_with_delays_on(FAIR, "fair-cluster", TestBed::redis(&cluster.url()), observed(30_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,14 +143,14 @@ async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_file
     let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
 
-    race_with_delays_on(FAIR, "fair-embedded", TestBed::Embedded(store), observed(75_000)).await;
+    race_with_delays_on(FAIR, "fair-embedded", TestBed::Embedded(store), observed(30_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_memory() {
     let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
 
-    race_with_delays_on(FAIR, "fair-memory", TestBed::Embedded(store), observed(100_000)).await;
+    race_with_delays_on(FAIR, "fair-memory", TestBed::Embedded(store), observed(30_000)).await;
 }
 
 async fn race_with_delays(name: &str, store: TestBed, target: usize) {
@@ -155,19 +158,27 @@ async fn race_with_delays(name: &str, store: TestBed, target: usize) {
 }
 
 async fn race_with_delays_on(options: RaceOptions, name: &str, store: TestBed, target: usize) {
-    let summary = race(name, store, options, target).await;
+    let (summary, details) = race(name, store, options, target).await;
 
     assert!(summary.delayed > 0 && summary.kept_back > 0, "no message was delayed");
     // A short race may have none of these by chance.
     if target >= LONG_RACE {
         assert!(summary.spread > 0, "no two requests wanted the same position");
     }
+    report::checked(CAMPAIGN, name, summary.observed, details);
 }
 
 async fn race_without_delays(name: &str, store: TestBed, target: usize) {
-    let summary = race(name, store, PLAIN, target).await;
+    let (summary, details) = race(name, store, PLAIN, target).await;
 
-    assert!(summary.markers_expired > 0, "no marker expired");
+    assert!(summary.markers_expired > 0 || target <= SHORT_RACE, "no marker expired");
+    report::checked(CAMPAIGN, name, summary.observed, details);
+}
+
+async fn race_beside_workers(name: &str, store: TestBed, target: usize) {
+    let (summary, details) = race(name, store, WORKED, target).await;
+
+    report::checked(CAMPAIGN, name, summary.observed, details);
 }
 
 /// The slot of the queue moves from server to server all the time.
@@ -177,11 +188,11 @@ async fn every_observer_reads_the_same_complete_feed_while_its_slot_moves() {
     let store = TestBed::redis(&cluster.url());
     let slot_mover = SlotMover::start(cluster, &format!("sukkal:{{{}/{QUEUE}}}:queue", Wire::project()));
 
-    race_without_delays("moved", store, observed(60_000)).await;
+    let (summary, details) = race("moved", store, PLAIN, observed(30_000)).await;
 
     let moves = slot_mover.stop();
-    println!("race moved: the slot moved {moves} times");
-    assert!(moves > 1);
+    assert!(moves > 1, "the slot moved {moves} times");
+    report::checked(CAMPAIGN, "moved", summary.observed, format!("{details}, the slot moved {moves} times"));
 }
 
 /// Observers follow the feed while workers take all messages that they can get from its head.
@@ -189,28 +200,28 @@ async fn every_observer_reads_the_same_complete_feed_while_its_slot_moves() {
 async fn observers_skip_and_repeat_nothing_beside_workers_at_full_speed() {
     let redis = RedisServer::start();
 
-    race("worked", TestBed::redis(&redis.url()), WORKED, observed(30_000)).await;
+    race_beside_workers("worked", TestBed::redis(&redis.url()), observed(15_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn observers_of_a_cluster_skip_and_repeat_nothing_beside_workers_at_full_speed() {
     let cluster = RedisCluster::start();
 
-    race("worked-cluster", TestBed::redis(&cluster.url()), WORKED, observed(20_000)).await;
+    race_beside_workers("worked-cluster", TestBed::redis(&cluster.url()), observed(10_000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn observers_of_memory_skip_and_repeat_nothing_beside_workers_at_full_speed() {
     let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
 
-    race("worked-memory", TestBed::Embedded(store), WORKED, observed(30_000)).await;
+    race_beside_workers("worked-memory", TestBed::Embedded(store), observed(10_000)).await;
 }
 
-/// Runs a race over the store and checks its history.
-async fn race(name: &str, store: TestBed, options: RaceOptions, target: usize) -> Summary {
+/// Runs a race over the store and checks its history. Returns its counts, and details for the
+/// report.
+async fn race(name: &str, store: TestBed, options: RaceOptions, target: usize) -> (Summary, String) {
     let servers: Vec<Server> = (0..SERVERS).map(|_| store.serve(&LARGE_LIMITS)).collect();
     let seed = random::seed();
-    println!("race {name}: SUKKAL_SEED={seed}");
     let urls = Arc::new(ServerUrls::of(&servers));
     let context = RaceContext::new(seed, options, Wire::new(QUEUE, urls.clone()), (target, None));
     let replacement = disturbances(replace_one(context.clone(), urls, store.clone(), servers));
@@ -220,23 +231,23 @@ async fn race(name: &str, store: TestBed, options: RaceOptions, target: usize) -
     check(name, &context, &history, target)
 }
 
-/// Checks the history of a race.
-fn check(name: &str, context: &RaceContext, history: &History, target: usize) -> Summary {
-    println!("race {name}: {:.1} s, {}", seconds(history.quiet), context.coordinator.failures);
+/// Checks the history of a race. Returns its counts, and details for the report.
+fn check(name: &str, context: &RaceContext, history: &History, target: usize) -> (Summary, String) {
     let verdict = checker::check(history);
-    let file = format!("race-{name}-{}.txt", history.seed);
+    let run = format!("{:.1} s, {}, seed {}", seconds(history.quiet), context.coordinator.failures, history.seed);
+    let file = format!("race-{name}-{}-{}.txt", context.wire.queue, history.seed);
     if let Some(directory) = std::env::var_os("SUKKAL_RACE_HISTORY") {
         save_history(Path::new(&directory), &file, |to| history.dump(to));
     }
     let summary = verdict.unwrap_or_else(|violation| {
         let path = save_history(Path::new(env!("CARGO_TARGET_TMPDIR")), &file, |to| history.dump(to));
-        panic!("{violation}\nthe history is in {}", path.display());
+        panic!("{violation}\n{run}\nthe history is in {}", path.display());
     });
-    println!("race {name}: {summary:#?}");
-    assert!(summary.observed >= target, "the race was cut short");
-    assert!(summary.markers_deleted > 0 || target <= SHORT_RACE, "no marker ended");
-    assert!(summary.passed_over > 0 && summary.filtered > 0, "nothing ended before it was read");
-    summary
+    let details = format!("{summary:?}, {run}");
+    assert!(summary.observed >= target, "the race was cut short: {details}");
+    assert!(summary.markers_deleted > 0 || target <= SHORT_RACE, "no marker ended: {details}");
+    assert!(summary.passed_over > 0 && summary.filtered > 0, "nothing ended before it was read: {details}");
+    (summary, details)
 }
 
 async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) -> History {
@@ -301,10 +312,7 @@ async fn replace_one(context: RaceContext, urls: Arc<ServerUrls>, store: TestBed
 }
 
 fn observed(short: usize) -> usize {
-    match std::env::var("SUKKAL_RACE_OBSERVED") {
-        Ok(text) => text.parse().expect("SUKKAL_RACE_OBSERVED is a number"),
-        Err(_) => short,
-    }
+    campaign::size("SUKKAL_RACE_OBSERVED", short)
 }
 
 fn seconds(micros: u64) -> f64 {

@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use serde_json::json;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::RaceContext;
 use super::wire::Wire;
-use super::{LARGE_LIMITS, PLAIN, RACE_TIMEOUT, SERVERS, SHORT_RACE, check, observed, run};
+use super::{CAMPAIGN, LARGE_LIMITS, PLAIN, RACE_TIMEOUT, SERVERS, check, observed, run};
 use crate::pools::{Deployment, Disturber, Load, MOVES, STOPS, Step};
-use crate::support::random;
-use crate::support::test_bed::ServerUrls;
-use crate::support::timeline::disturbances;
-use crate::support::timeline::failures::Failures;
+use support::test_bed::ServerUrls;
+use support::timeline::disturbances;
+use support::timeline::failures::Failures;
+use support::{random, report};
 
+/// Number of deliveries of each queue.
+const OBSERVED: usize = 10_000;
 /// The queues, in the order of their pools.
 const QUEUES: [&str; 2] = ["feed-a", "feed-b"];
 
@@ -62,8 +65,7 @@ async fn every_observer_reads_the_same_complete_feeds_while_the_queues_move() {
 
 async fn race_in_two_pools(name: &str, deployment: Deployment, processes: usize, steps: &'static [Step]) {
     let seed = random::seed();
-    println!("race {name}: SUKKAL_SEED={seed}");
-    let (deployment, target) = (Arc::new(deployment), observed(SHORT_RACE));
+    let (deployment, target) = (Arc::new(deployment), observed(OBSERVED));
     let server = deployment.serve();
     for (pool, queue) in QUEUES.iter().enumerate() {
         deployment.create_in(pool, &server, (Wire::project(), queue), &json!({})).await;
@@ -89,17 +91,23 @@ async fn race_in_two_pools(name: &str, deployment: Deployment, processes: usize,
         start,
         calm: Arc::default(),
     };
+    let (steps_taken, taken) = oneshot::channel();
     let disturbances = disturbances(async move {
         // The races end after a panic, too.
         let _end = end.drop_guard();
         let is_enough = || coordinators.iter().all(|coordinator| coordinator.percent() >= 100);
-        disturber.run(seed, is_enough).await
+        let (servers, taken) = disturber.run(seed, is_enough).await;
+        drop(steps_taken.send(taken));
+        servers
     });
 
     let races = loads.iter().zip(beds).map(|(context, bed)| run(context, bed, disturbances.clone()));
     let histories = timeout(RACE_TIMEOUT, join_all(races)).await.expect("the races end in time");
 
-    for (context, history) in loads.iter().zip(&histories) {
-        check(&format!("{name}-{}", context.wire.queue), context, history, target);
+    let checked: Vec<_> =
+        loads.iter().zip(&histories).map(|(context, history)| check(name, context, history, target)).collect();
+    let taken = taken.await.expect("the steps were taken");
+    for (queue, (summary, details)) in QUEUES.iter().zip(checked) {
+        report::checked(CAMPAIGN, name, summary.observed, format!("{queue}: {details}, steps {taken:?}"));
     }
 }

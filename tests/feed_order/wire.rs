@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::history::{Draft, Seen};
-use crate::support::random::Random;
-use crate::support::test_bed::ServerUrls;
+use support::random::Random;
+use support::test_bed::ServerUrls;
 
 const PROJECT: &str = "race";
 /// While a store is down, requests are refused at once.

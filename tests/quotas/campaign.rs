@@ -17,16 +17,17 @@ use sukkal::storage::{Driver, Listing, Maintenance, QueueUsage, stored_bytes};
 use tokio::time::sleep;
 
 use super::{Answer, send};
-use crate::support::cluster::RedisCluster;
-use crate::support::random::{self, Random};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Api;
-use crate::support::test_bed::{Server, TestBed};
-use crate::support::timeline::start_actors;
+use support::cluster::RedisCluster;
+use support::random::{self, Random};
+use support::redis::RedisServer;
+use support::sukkal::Api;
+use support::test_bed::{Server, TestBed};
+use support::timeline::start_actors;
+use support::{campaign, report};
 
 const SERVERS: usize = 3;
 const CLIENTS: usize = 16;
-const SECONDS: u64 = 6;
+const SECONDS: usize = 5;
 const PROJECT: &str = "campaign";
 const QUEUE: &str = "/v2/queues/q";
 const MESSAGES_MAX: u64 = 60;
@@ -56,8 +57,7 @@ async fn a_queue_never_exceeds_its_limits_in_a_cluster() {
 async fn a_queue_never_exceeds_its_limits_in_a_file() {
     let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-    run("embedded", TestBed::Embedded(store.clone())).await;
-    assert_eq!(store.check().await.expect("the store answers").findings, [""; 0]);
+    run("embedded", TestBed::Embedded(store)).await;
 }
 
 /// What the clients have done.
@@ -86,7 +86,6 @@ async fn run(name: &str, bed: TestBed) {
         [("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", messages.as_str()), ("SUKKAL_QUOTAS__BYTES_PER_QUEUE", bytes.as_str())];
     let servers: Vec<Server> = (0..SERVERS).map(|_| bed.serve(&limits)).collect();
     let seed = random::seed();
-    println!("quotas {name}: SUKKAL_SEED={seed}");
     let context = Context {
         seed,
         bed,
@@ -99,7 +98,7 @@ async fn run(name: &str, bed: TestBed) {
     let clients = start_actors(CLIENTS, |number| context.clone().work(number));
     let clock = tokio::spawn(context.clone().move_clock());
     let audit = tokio::spawn(context.clone().audit());
-    sleep(Duration::from_secs(length_s())).await;
+    sleep(length()).await;
     context.is_over.store(true, Ordering::Relaxed);
     clients.join_all().await;
     let offset_s = clock.await.expect("the clock was moved");
@@ -109,11 +108,15 @@ async fn run(name: &str, bed: TestBed) {
     context.set_clock(offset_s + CLOCK_STEP_S).await;
     let usage = context.checked_usage().await;
     let tally = &context.tally;
-    println!("quotas {name}: {tally:?}, {observations} observations, at the end {usage:?}");
     let all = [&tally.posted, &tally.too_many, &tally.too_large, &tally.removed];
-    assert!(all.iter().all(|count| count.load(Ordering::Relaxed) > 0), "the run lacks some kinds of events");
+    assert!(all.iter().all(|count| count.load(Ordering::Relaxed) > 0), "the run lacks some kinds of events: {tally:?}");
     assert!(tally.expired_at_least_once.load(Ordering::Relaxed), "nothing has expired");
     context.check_that_freed_space_can_be_used(&servers[0].project(PROJECT)).await;
+    drop(servers);
+    if let TestBed::Embedded(store) = &context.bed {
+        assert_eq!(store.check().await.expect("the store answers").findings, [""; 0]);
+    }
+    report::checked("quotas", name, observations, format!("{tally:?}, at the end {usage:?}, seed {seed}"));
 }
 
 impl Context {
@@ -223,7 +226,7 @@ impl Context {
     }
 
     /// Measures the queue all the time. Returns how often.
-    async fn audit(self) -> u64 {
+    async fn audit(self) -> usize {
         let mut observations = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             let usage = self.usage().await;
@@ -284,9 +287,6 @@ fn queue() -> QueueId {
     QueueId::new(project, "q".parse().expect("it is a name")).expect("it is short")
 }
 
-fn length_s() -> u64 {
-    match std::env::var("SUKKAL_QUOTA_SECONDS") {
-        Ok(text) => text.parse().expect("SUKKAL_QUOTA_SECONDS is a number"),
-        Err(_) => SECONDS,
-    }
+fn length() -> Duration {
+    Duration::from_secs(campaign::size("SUKKAL_QUOTA_SECONDS", SECONDS) as u64)
 }

@@ -4,10 +4,10 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::time::Duration;
 
-use super::{answered, messages, refused, send, server, set_quotas, subscribe, wait_until};
-use crate::support::events::Events;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Sukkal;
+use super::{answered, messages, refused, send, server, set_quotas, subscribe};
+use support::events::Events;
+use support::redis::{RedisServer, until};
+use support::sukkal::Sukkal;
 
 const ALLOWED: (&str, &str) = ("SUKKAL_PUSH__ALLOWED_NETWORKS", "192.0.2.0/24");
 
@@ -63,7 +63,7 @@ async fn a_project_at_its_quota_of_subscriptions_gets_no_new_one() {
     assert_eq!(subscribe(&api, "a", "192.0.2.2").await.status, 403);
     assert_eq!(subscribe(&api, "a", "192.0.2.1").await.status, 201, "an existing subscription is found");
     answered(api.delete("/v2/queues/a"), 204).await;
-    wait_until("the count", async || subscribe(&api, "c", "192.0.2.1").await.status == 201).await;
+    until("the count changes", async || subscribe(&api, "c", "192.0.2.1").await.status == 201).await;
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_quota_replaces_the_limit_of_waiting_requests_and_streams() {
     let waiting = tokio::spawn(waiting.send());
     let stream = Events::open(api.get("/v2/queues/q/messages")).await;
     let usage = || async { answered(api.get("/v2/usage"), 200).await };
-    wait_until("the wait", async || usage().await["usage"]["waiting_requests"] == 1).await;
+    until("the request waits", async || usage().await["usage"]["waiting_requests"] == 1).await;
 
     let second = api.get("/v2/queues/q/messages").header("Accept", "text/event-stream");
     assert_eq!(send(second).await.status, 429);
@@ -118,7 +118,7 @@ async fn usage_has_the_same_keys_as_the_limits() {
 
     assert_eq!((&usage["usage"]["queues"], &usage["limits"]["requests_per_second"]), (&json!(2), &json!(1_000)));
     assert!(usage["usage"]["requests_per_second"].as_u64() >= Some(1), "{usage}");
-    wait_until("the count", async || answered(api.get("/v2/usage"), 200).await["usage"]["subscriptions"] == 1).await;
+    until("the count changes", async || answered(api.get("/v2/usage"), 200).await["usage"]["subscriptions"] == 1).await;
     assert_eq!(answered(server.project("other").get("/v2/usage"), 200).await["usage"]["queues"], 0);
 }
 

@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
-use crate::support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, Sukkal};
 
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 /// How long a change may take to reach another process.
 const PROPAGATION_MAX: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// A complete response.
 #[derive(Debug)]
@@ -70,14 +68,4 @@ fn messages(count: usize) -> Value {
 async fn subscribe(api: &Api, queue: &str, host: &str) -> Answer {
     let subscriber = json!({ "subscriber": format!("http://{host}/") });
     send(api.post(&format!("/v2/queues/{queue}/subscriptions"), &subscriber)).await
-}
-
-/// Repeats a check until it succeeds. Returns how long that took.
-async fn wait_until(what: &str, check: impl AsyncFn() -> bool) -> Duration {
-    let began = Instant::now();
-    while !check().await {
-        assert!(began.elapsed() < 2 * PROPAGATION_MAX, "{what} takes too long");
-        sleep(PAUSE).await;
-    }
-    began.elapsed()
 }

@@ -3,9 +3,9 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{answered, messages, refused, send, server, set_quotas, wait_until};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use super::{answered, messages, refused, send, server, set_quotas};
+use support::redis::{RedisServer, until};
+use support::sukkal::{Api, Sukkal};
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 
@@ -44,7 +44,8 @@ async fn a_project_that_is_full_can_post_again_when_messages_are_deleted() {
     let once = || api.post(MESSAGES, &messages(3)).header("Idempotency-Key", "once");
     let first = answered(once(), 201).await;
     answered(api.post("/v2/queues/r/messages", &messages(2)), 201).await;
-    wait_until("the count", async || send(api.post("/v2/queues/s/messages", &messages(1))).await.status == 403).await;
+    until("the count changes", async || send(api.post("/v2/queues/s/messages", &messages(1))).await.status == 403)
+        .await;
 
     let expected = "the request would exceed the quota messages, which is 5; delete messages, or ask the operator for a higher quota";
     assert_eq!(refused(api.post(MESSAGES, &messages(1))).await, expected);
@@ -60,7 +61,7 @@ async fn a_project_that_is_full_can_post_again_when_messages_are_deleted() {
     // What was posted before the messages were counted again exceeds the quota.
     answered(api.delete("/v2/queues/s"), 204).await;
     answered(api.delete(&format!("{MESSAGES}?pop=3")), 200).await;
-    wait_until("the count", async || send(api.post(MESSAGES, &messages(1))).await.status == 201).await;
+    until("the count changes", async || send(api.post(MESSAGES, &messages(1))).await.status == 201).await;
 }
 
 #[tokio::test]
@@ -96,7 +97,7 @@ async fn bytes_are_limited_in_each_queue_and_in_the_project() {
 
     set_quotas(&server, "p", &json!({"bytes": 1_500})).await;
     let in_another = || api.post("/v2/queues/r/messages", &body(900));
-    wait_until("the count", async || send(in_another()).await.status == 403).await;
+    until("the count changes", async || send(in_another()).await.status == 403).await;
     let description = refused(in_another()).await;
     assert!(description.starts_with("the request would exceed the quota bytes, which is 1500; "), "{description}");
 }

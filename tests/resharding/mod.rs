@@ -18,12 +18,14 @@ use sukkal::storage::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use self::round::{Round, Tally};
-use crate::support::cluster::RedisCluster;
-use crate::support::random;
-use crate::support::redis::RedisServer;
+use support::cluster::RedisCluster;
+use support::redis::RedisServer;
+use support::{campaign, random, report};
 
 /// Number of queues with concurrent rounds.
 const TEST_QUEUES: usize = 4;
+/// Number of changes of the short form.
+const DIVISIONS: usize = 32;
 
 /// A service, and the store under it.
 type Service = (Broker, Arc<dyn Driver>);
@@ -71,14 +73,9 @@ fn services(open: impl Fn() -> Arc<dyn Driver>) -> [Service; 2] {
     })
 }
 
-fn changes_wanted() -> usize {
-    std::env::var("SUKKAL_DIVISIONS").ok().map_or(100, |count| count.parse().expect("a number"))
-}
-
 async fn campaign(name: &str, services: [Service; 2]) {
     let seed = random::seed();
-    println!("resizing {name}: SUKKAL_SEED={seed}");
-    let wanted = changes_wanted();
+    let wanted = campaign::size("SUKKAL_DIVISIONS", DIVISIONS);
     let divisions = Arc::new(AtomicUsize::new(0));
     let mut test_queues = JoinSet::new();
     for test_queue in 0..TEST_QUEUES {
@@ -96,7 +93,10 @@ async fn campaign(name: &str, services: [Service; 2]) {
         });
     }
     let all = test_queues.join_all().await.into_iter().fold(Tally::default(), |all, test_queue| all + test_queue);
-    println!("resizing {name}: {all:?}, none lost, left lying or had twice, seed {seed}");
-    assert!(all.snapshots > all.divisions / 4 && all.popped > 0 && all.acknowledged > 0, "nothing went on meanwhile");
-    assert!(all.sharded > 0 && all.given_back > 0, "nothing went on meanwhile");
+    assert!(
+        all.snapshots > all.divisions / 4 && all.popped > 0 && all.acknowledged > 0,
+        "nothing went on meanwhile: {all:?}"
+    );
+    assert!(all.sharded > 0 && all.given_back > 0, "nothing went on meanwhile: {all:?}");
+    report::checked("resharding", name, all.divisions, format!("{all:?}, seed {seed}"));
 }

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Service;
-use crate::support::random::Random;
+use support::random::Random;
 
 /// The numbers of shards that the queue gets, in order. One shard makes it a plain queue.
 const SHARD_COUNTS: [u16; 8] = [8, 64, 1, 64, 8, 64, 1, 3];

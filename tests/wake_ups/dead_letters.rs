@@ -12,26 +12,26 @@ use sukkal::domain::{Body, Metadata, NewClaim, QueueId, Term};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::rounds::{ROUND_TIMEOUT, TestQueue, WAIT_S};
+use super::rounds::{ROUND_TIMEOUT, TestQueue, Unavailable, WAIT_S};
 
 impl TestQueue {
     /// Messages are claimed as often as their queue allows, and released at a random time while as
     /// many others are posted. Consumers wait for these and for the dead letters. Each consumer
     /// gets one message, each message is delivered to one consumer, and each dead letter arrives
     /// once.
-    pub(super) async fn dead_letter_round(&mut self, parties: usize) {
+    pub(super) async fn dead_letter_round(&mut self, parties: usize) -> Result<(), Unavailable> {
         let [source, dead] = ["source", "dead"].map(|kind| self.queue_named(kind));
-        if self.is_first() {
+        if self.is_new() {
             let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": dead.name().to_string() });
             let Value::Object(keys) = keys else { unreachable!("it is an object") };
-            self.store().create_queue(&source, &Metadata::from_store(keys)).await.unwrap();
+            self.store().create_queue(&source, &Metadata::from_store(keys)).await?;
         }
         let expiring: Vec<u64> = (0..parties as u64).collect();
         let fresh: Vec<u64> = (100..100 + parties as u64).collect();
-        self.post_numbers(&source, &expiring).await;
+        self.post_numbers(&source, &expiring).await?;
         let term = Term { ttl_s: 600, grace_s: 60 };
         let new = NewClaim { limit: parties, term, preferred_shards: Vec::new(), client: self.client().clone() };
-        let claim = self.store().create_claim(&source, &new).await.unwrap().messages().expect("they are available");
+        let claim = self.store().create_claim(&source, &new).await?.messages().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
 
         let mut takers = JoinSet::new();
@@ -42,7 +42,7 @@ impl TestQueue {
                 let caller = self.caller();
                 takers.spawn(async move {
                     sleep(after).await;
-                    (is_dead, take(&broker, &caller, queue, pops, WAIT_S).await)
+                    Ok::<_, Unavailable>((is_dead, take(&broker, &caller, queue, pops, WAIT_S).await?))
                 });
             }
         }
@@ -50,9 +50,9 @@ impl TestQueue {
         for step in 0..2 {
             sleep(self.moment() / 2).await;
             if (step == 0) == is_released_first {
-                self.store().release_claim(&source, claim.id).await.unwrap();
+                self.store().release_claim(&source, claim.id).await?;
             } else {
-                self.post_numbers(&source, &fresh).await;
+                self.post_numbers(&source, &fresh).await?;
             }
         }
 
@@ -60,7 +60,7 @@ impl TestQueue {
         let mut left = parties;
         let all = async {
             while let Some(one) = takers.join_next().await {
-                let (is_dead, number) = one.unwrap();
+                let (is_dead, number) = one.unwrap()?;
                 let number = number.unwrap_or_else(|| panic!("nothing came, {}", self.description()));
                 assert!(taken[usize::from(is_dead)].insert(number), "{number} came twice, {}", self.description());
                 left -= usize::from(!is_dead);
@@ -68,31 +68,26 @@ impl TestQueue {
                     // Messages released after the last consumer become dead letters with the next
                     // claims.
                     for _ in &expiring {
-                        assert_eq!(
-                            take(&self.broker(), &self.caller(), source.clone(), false, 0).await,
-                            None,
-                            "{}",
-                            self.description()
-                        );
+                        let more = take(&self.broker(), &self.caller(), source.clone(), false, 0).await?;
+                        assert_eq!(more, None, "{}", self.description());
                     }
                 }
             }
+            Ok::<_, Unavailable>(())
         };
-        let in_time = timeout(ROUND_TIMEOUT, all).await.is_ok();
-        assert!(in_time, "a consumer waits although messages are available, {}: {taken:?}", self.description());
+        let in_time = timeout(ROUND_TIMEOUT, all).await;
+        let waits = || format!("a consumer waits although messages are available, {}", self.description());
+        in_time.unwrap_or_else(|_| panic!("{}: {taken:?}", waits()))?;
         let [living, dying] = taken.map(|numbers| numbers.into_iter().collect::<Vec<_>>());
         assert_eq!((living, dying), (fresh, expiring), "{}", self.description());
         for queue in [source, dead] {
-            assert_eq!(
-                take(&self.broker(), &self.caller(), queue, false, 0).await,
-                None,
-                "too much arrived, {}",
-                self.description()
-            );
+            let more = take(&self.broker(), &self.caller(), queue, false, 0).await?;
+            assert_eq!(more, None, "too much arrived, {}", self.description());
         }
+        Ok(())
     }
 
-    async fn post_numbers(&mut self, queue: &QueueId, numbers: &[u64]) {
+    async fn post_numbers(&mut self, queue: &QueueId, numbers: &[u64]) -> Result<(), Unavailable> {
         let draft = |number: &u64| {
             let body = Body::from_msgpack(rmp_serde::to_vec(number).unwrap().into());
             Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body }
@@ -100,22 +95,33 @@ impl TestQueue {
         let drafts = numbers.iter().map(draft).collect();
         let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, durability: None };
         let (broker, caller) = (self.broker(), self.caller());
-        broker.post_messages(&caller, queue.clone(), request).await.unwrap();
+        broker.post_messages(&caller, queue.clone(), request).await?;
+        Ok(())
     }
 }
 
 /// Takes one message and deletes it; returns the number in its body.
-async fn take(broker: &Broker, caller: &Caller, queue: QueueId, pops: bool, wait_s: i64) -> Option<u64> {
+async fn take(
+    broker: &Broker,
+    caller: &Caller,
+    queue: QueueId,
+    pops: bool,
+    wait_s: i64,
+) -> Result<Option<u64>, Unavailable> {
     let number = |body: &Body| rmp_serde::from_slice(body.as_msgpack()).expect("it is a number");
     if pops {
-        let taken = broker.pop_messages(caller, queue, 1, Some(wait_s)).await.unwrap().messages()?;
+        let Some(taken) = broker.pop_messages(caller, queue, 1, Some(wait_s)).await?.messages() else {
+            return Ok(None);
+        };
         taken.return_guard.disarm();
-        return taken.value.first().map(|popped| number(&popped.body));
+        return Ok(taken.value.first().map(|popped| number(&popped.body)));
     }
     let wanted = ClaimRequest { limit: Some(1), wait_s: Some(wait_s), ..ClaimRequest::default() };
-    let taken = broker.create_claim(caller, queue.clone(), wanted).await.unwrap().messages()?;
+    let Some(taken) = broker.create_claim(caller, queue.clone(), wanted).await?.messages() else {
+        return Ok(None);
+    };
     taken.return_guard.disarm();
     let message = &taken.value.messages[0];
-    broker.delete_messages(caller, queue, &[message.id.to_string()], &[]).await.unwrap();
-    Some(number(&message.body))
+    broker.delete_messages(caller, queue, &[message.id.to_string()], &[]).await?;
+    Ok(Some(number(&message.body)))
 }

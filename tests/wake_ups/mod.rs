@@ -19,62 +19,63 @@ use sukkal::storage::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use self::rounds::{Kind, TestQueue};
-use crate::support::cluster::RedisCluster;
-use crate::support::random;
-use crate::support::redis::RedisServer;
+use support::cluster::RedisCluster;
+use support::redis::{RedisServer, until};
+use support::{campaign, random, report};
 
 /// Number of queues with concurrent rounds: short rounds, and rounds of a second or two.
 const QUICK_QUEUES: usize = 8;
 const SLOW_QUEUES: usize = 64;
+/// Maximum number of rounds of a campaign that prove nothing, because the store was too slow.
+const INCONCLUSIVE_MAX: usize = 500;
 
 const QUICK: &[Kind] = &[Kind::Consumers, Kind::Consumers, Kind::Pauses, Kind::Readers];
 const DEAD_LETTERS: &[Kind] = &[Kind::DeadLetters];
 const SLOW: &[Kind] = &[Kind::Delays, Kind::Expiries, Kind::Releases];
 
+/// A service, and the store under it.
+type Service = (Broker, Arc<dyn Driver>);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost() {
     let redis = RedisServer::start();
 
-    campaign("standalone", services(|| redis_store(&redis.url())), QUICK, wakeups(60_000)).await;
-    campaign("standalone, timed", services(|| redis_store(&redis.url())), SLOW, wakeups(60_000) / 50).await;
+    quick_and_slow_campaign("standalone", || redis_store(&redis.url()), 9_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_in_a_cluster() {
     let cluster = RedisCluster::start();
 
-    campaign("cluster", services(|| redis_store(&cluster.url())), QUICK, wakeups(30_000)).await;
-    campaign("cluster, timed", services(|| redis_store(&cluster.url())), SLOW, wakeups(30_000) / 50).await;
+    quick_and_slow_campaign("cluster", || redis_store(&cluster.url()), 6_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_in_an_embedded_store() {
-    let store = EmbeddedStore::in_memory().unwrap();
-    let shared: Arc<dyn Driver> = Arc::new(store);
+    let shared: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
 
-    campaign("memory", services(|| shared.clone()), QUICK, wakeups(60_000)).await;
-    campaign("memory, timed", services(|| shared.clone()), SLOW, wakeups(60_000) / 50).await;
+    quick_and_slow_campaign("memory", || shared.clone(), 9_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_beside_dead_letters() {
     let redis = RedisServer::start();
 
-    campaign("dead letters, standalone", services(|| redis_store(&redis.url())), DEAD_LETTERS, wakeups(4_000)).await;
+    dead_letter_campaign("dead letters, standalone", || redis_store(&redis.url()), 4_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_beside_dead_letters_in_a_cluster() {
     let cluster = RedisCluster::start();
 
-    campaign("dead letters, cluster", services(|| redis_store(&cluster.url())), DEAD_LETTERS, wakeups(2_000)).await;
+    dead_letter_campaign("dead letters, cluster", || redis_store(&cluster.url()), 2_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_beside_dead_letters_in_an_embedded_store() {
     let shared: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
 
-    campaign("dead letters, memory", services(|| shared.clone()), DEAD_LETTERS, wakeups(4_000)).await;
+    dead_letter_campaign("dead letters, memory", || shared.clone(), 4_000).await;
 }
 
 fn redis_store(url: &str) -> Arc<dyn Driver> {
@@ -82,31 +83,48 @@ fn redis_store(url: &str) -> Arc<dyn Driver> {
 }
 
 /// Creates two services, each over a store that `open` opens.
-fn services(open: impl Fn() -> Arc<dyn Driver>) -> [(Broker, Arc<dyn Driver>); 2] {
+async fn services(open: impl Fn() -> Arc<dyn Driver>) -> [Service; 2] {
     let config = Config::load(None, [], &[]).unwrap();
     let (limits, push) = (config.transport.limits, config.push);
-    [open(), open()].map(|store| {
+    let stores = [open(), open()];
+    for store in &stores {
+        until("the store is connected", async || store.ping().await.is_ok()).await;
+    }
+    stores.map(|store| {
         let broker = Broker::new(store.clone(), limits.clone(), push.clone(), None, Arc::default());
         (broker, store)
     })
 }
 
 fn wakeups(usual: usize) -> usize {
-    std::env::var("SUKKAL_WAKEUPS").ok().map_or(usual, |count| count.parse().expect("a number"))
+    campaign::size("SUKKAL_WAKEUPS", usual)
 }
 
-async fn campaign(name: &str, services: [(Broker, Arc<dyn Driver>); 2], kinds: &'static [Kind], wanted: usize) {
-    let seed = random::seed();
+async fn quick_and_slow_campaign(name: &str, open: impl Fn() -> Arc<dyn Driver>, usual: usize) {
+    let (seed, wanted) = (random::seed(), wakeups(usual));
+    campaign(name, seed, services(&open).await, QUICK, wanted).await;
+    campaign(&format!("{name}, timed"), seed, services(&open).await, SLOW, wanted / 20).await;
+}
+
+async fn dead_letter_campaign(name: &str, open: impl Fn() -> Arc<dyn Driver>, usual: usize) {
+    campaign(name, random::seed(), services(open).await, DEAD_LETTERS, wakeups(usual)).await;
+}
+
+async fn campaign(name: &str, seed: u64, services: [Service; 2], kinds: &'static [Kind], wanted: usize) {
     let test_queues = if kinds == SLOW { SLOW_QUEUES } else { QUICK_QUEUES };
-    let done = Arc::new(AtomicUsize::new(0));
+    let [done, inconclusive] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
     let mut all = JoinSet::new();
     for number in 0..test_queues {
         let mut test_queue = TestQueue::new(number, seed, services.clone());
-        let done = done.clone();
+        let (done, inconclusive) = (done.clone(), inconclusive.clone());
         all.spawn(async move {
             let mut slowest = std::time::Duration::ZERO;
             while done.load(Ordering::Relaxed) < wanted {
-                let (waits, took) = test_queue.round(kinds).await;
+                let Some((waits, took)) = test_queue.round(kinds).await else {
+                    let count = 1 + inconclusive.fetch_add(1, Ordering::Relaxed);
+                    assert!(count < INCONCLUSIVE_MAX, "the store was not available in {count} rounds");
+                    continue;
+                };
                 done.fetch_add(waits, Ordering::Relaxed);
                 slowest = slowest.max(took);
             }
@@ -114,9 +132,8 @@ async fn campaign(name: &str, services: [(Broker, Arc<dyn Driver>); 2], kinds: &
         });
     }
     let slowest = all.join_all().await.into_iter().max().unwrap_or_default();
-    println!(
-        "{name}: {} waits, no wake-up lost, the slowest round {} ms, seed {seed}",
-        done.load(Ordering::Relaxed),
-        slowest.as_millis()
-    );
+    let inconclusive = inconclusive.load(Ordering::Relaxed);
+    let details =
+        format!("the slowest round {} ms, {inconclusive} rounds without a result, seed {seed}", slowest.as_millis());
+    report::checked("wake_ups", name, done.load(Ordering::Relaxed), details);
 }

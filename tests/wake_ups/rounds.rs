@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use serde_json::json;
 use sukkal::auth::{Caller, Client};
-use sukkal::broker::Broker;
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
-use sukkal::domain::{Body, ClientId, ClientIdRule, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits, Term};
-use sukkal::storage::{Driver, Post};
+use sukkal::broker::{self, Broker};
+use sukkal::domain::{
+    Body, Claim, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits, Revision,
+    Term,
+};
+use sukkal::storage::{self, Driver, Post};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::random::Random;
+use support::random::Random;
 
 /// No waiter waits this long unless a notification was lost. It is shorter than the interval at
 /// which the store queries again by itself.
@@ -53,6 +56,29 @@ pub(super) struct TestQueue {
     queue: QueueId,
     caller: Caller,
     rounds: u64,
+    /// Whether no round has used the queue before.
+    is_new: bool,
+}
+
+/// The store was not available for an operation of a round, which therefore proves nothing. A slow
+/// machine causes that too.
+#[derive(Debug)]
+pub(super) struct Unavailable;
+
+impl From<broker::Error> for Unavailable {
+    fn from(error: broker::Error) -> Self {
+        match error {
+            broker::Error::Store(error) => error.into(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl From<storage::Error> for Unavailable {
+    fn from(error: storage::Error) -> Self {
+        assert!(matches!(error, storage::Error::Unavailable(_) | storage::Error::Overloaded), "{error:?}");
+        Self
+    }
 }
 
 impl TestQueue {
@@ -63,54 +89,69 @@ impl TestQueue {
 
     pub(super) fn new(number: usize, seed: u64, services: [(Broker, Arc<dyn Driver>); 2]) -> Self {
         let project = ProjectId::new("wakeups").unwrap();
-        let queue = QueueId::new(project.clone(), format!("lane-{number}").parse().unwrap()).unwrap();
+        let queue = queue_of(&project, &format!("lane-{number}"));
         let id = ClientIdRule::Text(1..=9).parse("lane").unwrap();
         let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
-        Self { number, random: Random::new(seed, ROLE, number), services, queue, caller, rounds: 0 }
+        Self { number, random: Random::new(seed, ROLE, number), services, queue, caller, rounds: 0, is_new: true }
     }
 
-    /// Runs a round. Returns the number of waiters and the duration.
-    pub(super) async fn round(&mut self, kinds: &[Kind]) -> (usize, Duration) {
+    /// Runs a round. Returns the number of waiters and the duration; `None` if the round proves nothing.
+    /// Then the next one uses another queue.
+    pub(super) async fn round(&mut self, kinds: &[Kind]) -> Option<(usize, Duration)> {
         let kind = kinds[self.below(kinds.len() as u64)];
         self.rounds += 1;
         let start = Instant::now();
         let parties = 1 + self.below(PARTIES_MAX);
+        let waits = self.try_round(kind, parties).await;
+        self.is_new = waits.is_err();
+        if self.is_new {
+            self.queue = queue_of(self.queue.project(), &format!("lane-{}-{}", self.number, self.rounds));
+        }
+        waits.ok().map(|waits| (waits, start.elapsed()))
+    }
+
+    async fn try_round(&mut self, kind: Kind, parties: usize) -> Result<usize, Unavailable> {
         if kind == Kind::DeadLetters {
-            self.dead_letter_round(parties).await;
-            return (2 * parties, start.elapsed());
+            self.dead_letter_round(parties).await?;
+            return Ok(2 * parties);
         }
         if kind == Kind::Pauses {
-            self.store().pause_queue(&self.queue).await.unwrap();
+            self.store().pause_queue(&self.queue).await?;
         }
-        let prepared = self.prepare(kind, parties).await;
+        let prepared = self.prepare(kind, parties).await?;
         let mut waiters = JoinSet::new();
         for _ in 0..parties {
             self.start_waiting(kind, &mut waiters);
         }
-        self.make_available(kind, parties, prepared).await;
+        self.make_available(kind, parties, prepared).await?;
         if kind == Kind::Pauses {
-            assert!(waiters.try_join_next().is_none(), "a paused queue handed out a message, {}", self.description());
-            self.store().resume_queue(&self.queue).await.unwrap();
+            if let Some(ended) = waiters.try_join_next() {
+                ended.unwrap()?;
+                panic!("a paused queue handed out a message, {}", self.description());
+            }
+            self.store().resume_queue(&self.queue).await?;
         }
 
         let all = async {
             while let Some(has_something) = waiters.join_next().await {
-                assert!(has_something.unwrap(), "{kind:?}: nothing came, {}", self.description());
+                assert!(has_something.unwrap()?, "{kind:?}: nothing came, {}", self.description());
             }
+            Ok::<_, Unavailable>(())
         };
-        let in_time = timeout(ROUND_TIMEOUT, all).await.is_ok();
-        assert!(in_time, "{kind:?}: a waiter waits although a message is available, {}", self.description());
+        let in_time = timeout(ROUND_TIMEOUT, all).await;
+        let waits = || format!("{kind:?}: a waiter waits although a message is available, {}", self.description());
+        in_time.unwrap_or_else(|_| panic!("{}", waits()))?;
         if kind == Kind::Readers {
-            self.store().purge_queue(&self.queue).await.unwrap();
+            self.store().purge_queue(&self.queue).await?;
         }
-        (parties, start.elapsed())
+        Ok(parties)
     }
 
     pub(super) fn description(&self) -> String {
         format!("queue {} round {}", self.number, self.rounds)
     }
 
-    fn start_waiting(&mut self, kind: Kind, waiters: &mut JoinSet<bool>) {
+    fn start_waiting(&mut self, kind: Kind, waiters: &mut JoinSet<Result<bool, Unavailable>>) {
         let (broker, after) = (self.services[self.below(2)].0.clone(), self.moment());
         let (caller, queue, pops) = (self.caller.clone(), self.queue.clone(), self.below(2) == 0);
         waiters.spawn(async move {
@@ -122,65 +163,65 @@ impl TestQueue {
                     since: Some(Since::Time(0)),
                     ..Default::default()
                 };
-                let listed = broker.list_messages(&caller, &queue, &query).await.unwrap();
-                return !listed.page.messages.is_empty();
+                let listed = broker.list_messages(&caller, &queue, &query).await?;
+                return Ok(!listed.page.messages.is_empty());
             }
             if pops {
-                let Some(taken) = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await.unwrap().messages() else {
-                    return false;
+                let Some(taken) = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await?.messages() else {
+                    return Ok(false);
                 };
                 taken.return_guard.disarm();
-                return taken.value.len() == 1;
+                return Ok(taken.value.len() == 1);
             }
             let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
-            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await.unwrap().messages() else {
-                return false;
+            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await?.messages() else {
+                return Ok(false);
             };
             taken.return_guard.disarm();
             let ids: Vec<String> = taken.value.messages.iter().map(|message| message.id.to_string()).collect();
-            broker.delete_messages(&caller, queue, &ids, &[]).await.unwrap();
-            ids.len() == 1
+            broker.delete_messages(&caller, queue, &ids, &[]).await?;
+            Ok(ids.len() == 1)
         });
     }
 
     /// Creates the state before the waits: a claim on as many messages as there will be waiters.
-    async fn prepare(&mut self, kind: Kind, parties: usize) -> Option<sukkal::domain::Claim> {
+    async fn prepare(&mut self, kind: Kind, parties: usize) -> Result<Option<Claim>, Unavailable> {
         let ttl_s = match kind {
             Kind::Expiries => 1,
             Kind::Releases => 600,
-            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::Pauses | Kind::DeadLetters => return None,
+            Kind::Consumers | Kind::Readers | Kind::Delays | Kind::Pauses | Kind::DeadLetters => return Ok(None),
         };
-        self.post(parties).await;
+        self.post(parties).await?;
         let new = NewClaim {
             limit: parties,
             term: Term { ttl_s, grace_s: 60 },
             preferred_shards: Vec::new(),
             client: self.client().clone(),
         };
-        let claim = self.store().create_claim(&self.queue, &new).await.unwrap().messages().expect("they are available");
+        let claim = self.store().create_claim(&self.queue, &new).await?.messages().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
-        Some(claim)
+        Ok(Some(claim))
     }
 
-    async fn make_available(&mut self, kind: Kind, parties: usize, claim: Option<sukkal::domain::Claim>) {
+    async fn make_available(&mut self, kind: Kind, parties: usize, claim: Option<Claim>) -> Result<(), Unavailable> {
         match kind {
             Kind::Readers => {
                 sleep(self.moment()).await;
-                self.post(1).await;
+                self.post(1).await?;
             }
             Kind::Consumers | Kind::Pauses => {
                 let mut left = parties;
                 while left > 0 {
                     sleep(self.moment() / 2).await;
                     let count = 1 + self.below(left as u64);
-                    self.post(count).await;
+                    self.post(count).await?;
                     left -= count;
                 }
             }
             Kind::Delays => {
                 let message = NewMessage { ttl_s: 600, delay_s: 1, body: body(), assignment: None };
                 let store = self.store();
-                let seen = self.revision().await;
+                let seen = self.revision().await?;
                 for _ in 0..parties {
                     sleep(self.moment()).await;
                     let messages = std::slice::from_ref(&message);
@@ -193,7 +234,7 @@ impl TestQueue {
                         idempotency: None,
                         durability: None,
                     };
-                    store.post_messages(&self.queue, &post).await.unwrap();
+                    store.post_messages(&self.queue, &post).await?;
                 }
             }
             Kind::Expiries | Kind::DeadLetters => {}
@@ -206,27 +247,29 @@ impl TestQueue {
                         0 => break,
                         delay_s => {
                             let delay_s = u32::try_from(delay_s).unwrap() - 1;
-                            store.return_message(&self.queue, claim.id, message.id, delay_s).await.unwrap();
+                            store.return_message(&self.queue, claim.id, message.id, delay_s).await?;
                         }
                     }
                 }
-                store.release_claim(&self.queue, claim.id).await.unwrap();
+                store.release_claim(&self.queue, claim.id).await?;
             }
         }
+        Ok(())
     }
 
-    async fn revision(&mut self) -> sukkal::domain::Revision {
+    async fn revision(&mut self) -> Result<Revision, Unavailable> {
         let store = self.store();
-        store.create_queue(&self.queue, &sukkal::domain::Metadata::default()).await.unwrap();
-        store.get_queue(&self.queue).await.unwrap().expect("it is there").revision
+        store.create_queue(&self.queue, &Metadata::default()).await?;
+        Ok(store.get_queue(&self.queue).await?.expect("it is there").revision)
     }
 
-    async fn post(&mut self, count: usize) {
+    async fn post(&mut self, count: usize) -> Result<(), Unavailable> {
         let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
         let request =
             PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None, trace: None, durability: None };
         let broker = self.services[self.below(2)].0.clone();
-        broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap();
+        broker.post_messages(&self.caller, self.queue.clone(), request).await?;
+        Ok(())
     }
 
     pub(super) fn broker(&mut self) -> Broker {
@@ -240,12 +283,11 @@ impl TestQueue {
 
     /// Returns the id of another queue, named after this one.
     pub(super) fn queue_named(&self, kind: &str) -> QueueId {
-        let name = format!("lane-{}-{kind}", self.number);
-        QueueId::new(self.queue.project().clone(), name.parse().unwrap()).unwrap()
+        queue_of(self.queue.project(), &format!("{}-{kind}", self.queue.name()))
     }
 
-    pub(super) fn is_first(&self) -> bool {
-        self.rounds == 1
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     pub(super) fn store(&mut self) -> Arc<dyn Driver> {
@@ -260,6 +302,10 @@ impl TestQueue {
     pub(super) fn below(&mut self, bound: u64) -> usize {
         usize::try_from(self.random.within(0..=bound - 1)).unwrap()
     }
+}
+
+fn queue_of(project: &ProjectId, name: &str) -> QueueId {
+    QueueId::new(project.clone(), name.parse().unwrap()).unwrap()
 }
 
 fn body() -> Body {

@@ -15,11 +15,12 @@ use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::PATH;
-use crate::support::random::{self, Random};
-use crate::support::redis::RedisServer;
-use crate::support::socket::{Received, Socket};
-use crate::support::sukkal::Api;
-use crate::support::test_bed::{Server, TestBed};
+use support::random::{self, Random};
+use support::redis::RedisServer;
+use support::socket::{Received, Socket};
+use support::sukkal::Api;
+use support::test_bed::{Server, TestBed};
+use support::{campaign, report};
 
 const SERVERS: usize = 2;
 const POSTERS: usize = 3;
@@ -58,7 +59,7 @@ fn url(urls: &Urls, random: &mut Random) -> String {
 
 async fn run(name: &str, store: TestBed) {
     let seed = random::seed();
-    let count = std::env::var("SUKKAL_SOCKETS").map_or(MESSAGES, |text| text.parse().unwrap());
+    let count = campaign::size("SUKKAL_SOCKETS", MESSAGES);
     let mut servers: Vec<Server> = (0..SERVERS).map(|_| store.serve(&[])).collect();
     let urls: Urls = Arc::new(RwLock::new(servers.iter().map(|server| server.url("")).collect()));
     let (done, all_posted) = watch::channel(None);
@@ -97,8 +98,9 @@ async fn run(name: &str, store: TestBed) {
         let first = received.iter().zip(&feed).position(|(got, expected)| got != expected);
         assert!(received == feed, "{} received, {} posted; they differ from {first:?} on", received.len(), feed.len());
     }
-    println!("{name}: {} messages, {READERS} readers, {connections} connections, {kills} kills", feed.len());
-    assert!(connections > 3 * READERS && kills > 0, "the campaign was disturbed");
+    let details = format!("{READERS} readers, {connections} connections, {kills} kills, seed {seed}");
+    assert!(connections > 3 * READERS && kills > 0, "the campaign was not disturbed: {details}");
+    report::checked("websocket", name, feed.len(), details);
 }
 
 /// Posts messages one after another, each until it is acknowledged.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::life::{self, Life, Lives};
 use super::{Rule, Uncertainty, Violation};
 use crate::exclusive_claims::history::{DeadLetter, History, Rules, Span};
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 /// Checks each dead letter, and records when its message was moved.
 pub(super) fn check_dead_letters(

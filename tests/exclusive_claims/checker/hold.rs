@@ -3,7 +3,7 @@
 
 use super::lease::Lease;
 use crate::exclusive_claims::history::{Action, ClaimUse, Outcome, Span, Term};
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 pub(super) struct Hold {
     pub(super) from: u64,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Rule, Violation};
 use crate::exclusive_claims::history::{Action, Claim, ClaimUse, Claimed, History, Outcome, Span, Term};
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 #[derive(Debug)]
 pub(super) struct Lease {

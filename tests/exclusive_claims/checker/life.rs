@@ -10,7 +10,7 @@ use super::{Rule, Violation};
 use crate::exclusive_claims::history::{
     Action, Claim, ClaimUse, Claimed, Draft, History, Outcome, Rules, Seen, Span, Term,
 };
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 const SECOND: i64 = 1_000_000;
 /// Largest delay of a message without a delay that is posted where a delayed one becomes due, in

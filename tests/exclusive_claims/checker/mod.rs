@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use self::life::{Delivery, Life, Lives};
 use super::history::{Action, ClaimUse, Claimed, Count, History, Outcome, Span};
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 const EVENTS_MAX: usize = 12;
 const EVENT_CHARS_MAX: usize = 500;

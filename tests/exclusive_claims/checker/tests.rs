@@ -8,7 +8,7 @@ use super::{Rule, check};
 use crate::exclusive_claims::history::{
     Action, Claim, ClaimUse, Claimed, Count, Draft, History, Outcome, Pop, Post, Rules, Seen, Span, Switch, Term,
 };
-use crate::support::timeline::ClockMove;
+use support::timeline::ClockMove;
 
 const SECOND: u64 = 1_000_000;
 const TERM: Term = Term { ttl_s: 60, grace_s: 60 };

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Rule, Violation};
 use crate::feed_order::history::{History, Page, Seen, rank_of};
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 pub(super) const NEVER: u64 = u64::MAX;
 

@@ -21,7 +21,7 @@ use order::Order;
 use reading::Reading;
 pub(super) use violation::{Rule, Violation};
 
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 /// Counts of the events that could have gone wrong.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::feed::{Feed, Message, NEVER};
 use super::unknown_posts::{UnknownPost, unknown_posts};
 use super::{Rule, Violation};
 use crate::feed_order::history::{History, Span};
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 /// Largest number of gaps that may be too small for a request before it is spread over them.
 const GAPS_PASSED_MAX: usize = 17;

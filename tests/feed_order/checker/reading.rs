@@ -7,8 +7,8 @@ use uuid::Uuid;
 use super::feed::{Feed, Message};
 use super::{Rule, Summary, Violation};
 use crate::feed_order::history::{History, Page};
-use crate::support::timeline::Moment;
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::Moment;
+use support::timeline::clock::StoreClock;
 
 /// The progress of every observer.
 pub(super) struct Reading<'a> {

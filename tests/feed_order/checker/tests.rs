@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Rule, check};
 use crate::feed_order::history::{Delete, Draft, History, Observer, Page, Post, Seen, Span};
-use crate::support::timeline::ClockMove;
+use support::timeline::ClockMove;
 
 const HOUR: u32 = 3600;
 const MINUTE: u32 = 60;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::feed::Message;
 use crate::feed_order::history::History;
-use crate::support::timeline::clock::StoreClock;
+use support::timeline::clock::StoreClock;
 
 /// Time after which a request sent to a killed server has been executed or never will be, in
 /// microseconds.

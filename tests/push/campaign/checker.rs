@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Display};
 
 use super::history::{Disturbance, DisturbanceKind, History, Request};
-use crate::support::timeline::Moment;
+use support::timeline::Moment;
 
 /// Maximum time until an outcome is saved: the interval of the service, which is 100 ms, and slack
 /// for a machine on which other tests run.

@@ -13,10 +13,10 @@ use super::history::{Affected, Disturbance, DisturbanceKind};
 use super::{QUEUES, Step};
 use crate::pools::{Deployment, Move, eventually};
 use crate::push::LOCAL;
-use crate::support::cluster::RedisCluster;
-use crate::support::random::Random;
-use crate::support::redis::RedisServer;
-use crate::support::test_bed::{Server, ServerUrls, TestBed};
+use support::cluster::RedisCluster;
+use support::random::Random;
+use support::redis::RedisServer;
+use support::test_bed::{Server, ServerUrls, TestBed};
 
 pub(super) const PROJECT: &str = "campaign";
 const SERVERS: usize = 3;

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::fleet::pool_of;
-use crate::support::timeline::Moment;
+use support::timeline::Moment;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {

@@ -22,8 +22,8 @@ use tokio::time::sleep;
 use super::fleet::pool_of;
 use super::history::Request;
 use super::queue_of;
-use crate::support::ports;
-use crate::support::random::Random;
+use support::ports;
+use support::random::Random;
 
 /// Longest wait before an answer.
 const WAIT_MS_MAX: u64 = 100;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{HOUR, SECOND, answered, broken_rule, empty_history};
 use crate::feed_order::checker::{Rule, check};
 use crate::feed_order::history::{Delete, Draft, History, Page, Post, Seen};
-use crate::support::timeline::ClockMove;
+use support::timeline::ClockMove;
 
 /// The rank at which the delayed messages of the valid history are due.
 const DUE: u64 = SECOND + 105;
