@@ -3,28 +3,29 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit docs deny bench steady soak conformance conformance-update compose docker redis python node chromium operations wrk rabbitmq shell-tools components
+.PHONY: help run test test-core test-rest times lint docs bench bench-short soak conformance conformance-update compose tools docker wrk rabbitmq components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 INSTALL := $(AS_ROOT) apt-get -qq update && $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends
-# Lets tests move the clock of the store. The service is built without it.
-TEST_FEATURES := --features movable-clock
+# Runs a target and prints how long it took.
+STEP := python3 -B tests/run.py step
 
 help:
 	@echo "make run                 build and run Sukkal with its messages in ./sukkal-data, until Ctrl-C"
 	@echo "make test                check the format, lint, build the documentation and run all tests"
+	@echo "make test-core           lint, and run the tests without browsers and generated clients: before each commit"
+	@echo "make test-rest           build the documentation, and run the other tests"
+	@echo "make times               print the slowest tests, compilations and steps of the last run"
 	@echo "make lint                check the format and lint"
-	@echo "make unit                run all tests"
 	@echo "make docs                build the documentation of the code"
-	@echo "make deny                check the dependencies for advisories and licenses with cargo-deny"
 	@echo "make conformance         run the published Zaqar conformance suite in SUITE=$(SUITE)"
 	@echo "make conformance-update  run it, and update the list of the tests that pass"
 	@echo "make compose             test the Docker image and docker-compose.yml with a private Docker daemon"
 	@echo "make soak                run the long form of the concurrency and crash tests (hours)"
 	@echo "make bench               run the benchmarks and write docs/performance.md (more than half an hour)"
-	@echo "make steady              load an embedded store for half an hour and draw docs/steady.svg"
+	@echo "make bench-short         run a short form of each benchmark"
 
 run:
 	@cargo build --profile quick --bin sukkal
@@ -42,92 +43,89 @@ run:
 	TEXT
 	wait -n
 
-test: lint docs unit
+test: test-core test-rest
+
+test-core: tools
+	@$(STEP) lint $(MAKE) --no-print-directory lint
+	python3 -B tests/run.py core
+
+test-rest: tools
+	@$(STEP) docs $(MAKE) --no-print-directory docs
+	python3 -B tests/run.py rest
+
+times:
+	@python3 -B tests/run.py times
 
 lint: components
 	@cargo fmt --check
-	cargo clippy --all-targets --quiet -- -D warnings
-	cargo clippy --all-targets --quiet $(TEST_FEATURES) -- -D warnings
-
-unit: redis python node chromium operations shell-tools
-	@mkdir -p target
-	cargo test $(TEST_FEATURES) -- --test-threads 4 | tee target/tests.log
-	awk -f tests/totals.awk target/tests.log
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 docs:
 	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 
-# Needs the network, for the advisories.
-deny:
-	@command -v cargo-deny > /dev/null || cargo install --locked cargo-deny
-	cargo deny check
-
 # The long form of the concurrency and crash tests. For each store: a million observed messages, a million
-# with delayed messages, five minutes of claims, and five minutes at the quotas of a queue. Also a hundred power cuts (500 for the embedded
-# store, and 500 killed processes), two thousand changes of the number of shards, redrives of 100,000
-# dead letters, a million deliveries to subscribers, and 200 failovers without receipts and with them. The
-# same with queues in two pools that are stopped and restarted, and with queues that move between pools
-# while processes are killed.
-soak: redis
-	@SUKKAL_RACE_OBSERVED=1000000 cargo test --release $(TEST_FEATURES) --test main -- feed_order:: --nocapture --test-threads 1
-	SUKKAL_EXCLUSIVE_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- exclusive_claims::a_message exclusive_claims::pooled --nocapture --test-threads 1
-	SUKKAL_POWER_CUTS=100 cargo test --release $(TEST_FEATURES) --test main -- faults::power_cut --nocapture --test-threads 1
-	SUKKAL_POWER_CUTS=500 cargo test --release $(TEST_FEATURES) --test main -- faults::embedded --nocapture --test-threads 1
-	SUKKAL_WAKEUPS=1000000 cargo test --release $(TEST_FEATURES) --test main -- wake_ups --nocapture --test-threads 1
-	SUKKAL_SOCKETS=50000 cargo test --release $(TEST_FEATURES) --test main -- websocket::campaign --nocapture --test-threads 1
-	SUKKAL_DIVISIONS=2000 cargo test --release $(TEST_FEATURES) --test main -- resharding --nocapture --test-threads 1
-	SUKKAL_GHOSTS=10000 cargo test --release $(TEST_FEATURES) --test main -- faults::disconnected_waiters --nocapture --test-threads 1
-	SUKKAL_REDRIVEN=100000 cargo test --release $(TEST_FEATURES) --test main -- faults::redrive --nocapture --test-threads 1
-	SUKKAL_PUSHED=1000000 cargo test --release $(TEST_FEATURES) --test main -- push::campaign --nocapture --test-threads 1
-	SUKKAL_FAILOVERS=200 cargo test --release $(TEST_FEATURES) --test main -- faults::failovers --nocapture --test-threads 1
-	SUKKAL_QUOTA_SECONDS=300 cargo test --release $(TEST_FEATURES) --test main -- quotas::campaign --nocapture --test-threads 1
+# with delayed messages, five minutes of claims, and five minutes at the quotas of a queue. Also a hundred
+# power cuts (500 for the embedded store, and 500 killed processes), two thousand changes of the number of
+# shards, redrives of 100,000 dead letters, a million deliveries to subscribers, and 200 failovers without
+# receipts and with them. The same with queues in two pools that are stopped and restarted, and with queues
+# that move between pools while processes are killed. Prints what was checked.
+soak: tools
+	@rm -f target/checked.tsv
+	soak() { env "$$1" cargo test --release --workspace --test main -- "$${@:2}" --test-threads 1; }
+	soak SUKKAL_RACE_OBSERVED=1000000 feed_order::
+	soak SUKKAL_EXCLUSIVE_SECONDS=300 exclusive_claims::a_message exclusive_claims::pooled
+	soak SUKKAL_POWER_CUTS=100 faults::power_cut
+	soak SUKKAL_POWER_CUTS=500 faults::embedded
+	soak SUKKAL_WAKEUPS=1000000 wake_ups
+	soak SUKKAL_SOCKETS=50000 websocket::campaign
+	soak SUKKAL_DIVISIONS=2000 resharding
+	soak SUKKAL_GHOSTS=10000 faults::disconnected_waiters
+	soak SUKKAL_REDRIVEN=100000 faults::redrive
+	soak SUKKAL_PUSHED=1000000 push::campaign
+	soak SUKKAL_FAILOVERS=200 faults::failovers
+	soak SUKKAL_QUOTA_SECONDS=300 quotas::campaign
+	cat target/checked.tsv
 
-# Takes more than half an hour. The machine must be idle otherwise. Writes docs/performance.md. For a quick
-# run: cargo bench --bench versus -- --quick (with --only NAME for one measurement; post-64, list and
-# claim have the goals for processor time).
-bench: redis python wrk rabbitmq
+# Takes more than half an hour. The machine must be idle otherwise. Writes the pages of figures in docs. For
+# one benchmark: cargo bench --workspace --bench bench -- NAME (see benches/README.md).
+bench: tools wrk rabbitmq
 	@ulimit -n 20000 2> /dev/null || true
-	cargo bench
+	for name in blocking quotas fairness overload waiting push versus; do
+		cargo bench --workspace --bench bench -- $$name
+	done
 
-# Loads an embedded store for half an hour and draws docs/steady.svg. The machine must be idle otherwise.
-steady:
-	@cargo bench --bench steady -- --minutes 30 --write
+# Shows that each benchmark works, in a debug build. Its figures mean nothing.
+bench-short: tools wrk
+	@cargo bench --workspace --profile dev --bench bench --quiet -- short
 
-conformance: redis python
-	@cargo build --quiet
-	python3 tests/clients/conformance.py $(SUITE) target/debug/sukkal tests/clients/conformance_passed.txt $(FLAGS)
+conformance: tools
+	@cargo build --workspace --bin sukkal --quiet
+	python3 -B tests/clients/conformance.py $(SUITE) target/debug/sukkal tests/clients/conformance_passed.txt $(FLAGS)
 
 conformance-update:
 	@$(MAKE) conformance FLAGS=--update
 
-# Tests the unchanged Dockerfile and docker-compose.yml with the release binary. Needs root. Needs no
-# network once the packages are installed.
-compose: redis docker
-	@cargo build --release
-	$(AS_ROOT) python3 -B tests/compose/check.py target/release/sukkal
+# Tests the unchanged Dockerfile and docker-compose.yml with the program that the tests have built. Needs
+# root. Needs no network once the packages are installed.
+compose: tools docker
+	@cargo build --workspace --bin sukkal --quiet
+	$(AS_ROOT) python3 -B tests/compose/check.py target/debug/sukkal
+
+# The programs that tests start, or with which they try the files in ops/ and the commands of the guides.
+tools:
+	@missing=()
+	need() { command -v "$$1" > /dev/null || missing+=("$${@:2}"); }
+	need redis-server redis-server
+	need npm nodejs npm
+	need chromedriver chromium chromium-driver
+	need promtool prometheus
+	need systemd-analyze systemd
+	for tool in nginx haproxy curl jq openssl groff; do need $$tool $$tool; done
+	python3 -c 'import ensurepip, venv' 2> /dev/null || missing+=(python3 python3-venv)
+	if [ $${#missing[@]} -gt 0 ]; then $(INSTALL) "$${missing[@]}"; fi
 
 docker:
 	@command -v dockerd > /dev/null && command -v docker-compose > /dev/null && command -v ip > /dev/null || { $(INSTALL) docker.io docker-compose iproute2; }
-
-redis:
-	@command -v redis-server > /dev/null || { $(INSTALL) redis-server; }
-
-python:
-	@python3 -c 'import ensurepip, venv' 2> /dev/null || { $(INSTALL) python3 python3-venv; }
-
-node:
-	@command -v npm > /dev/null || { $(INSTALL) nodejs npm; }
-
-chromium:
-	@command -v chromedriver > /dev/null || { $(INSTALL) chromium chromium-driver; }
-
-# The programs with which tests try the files in ops/ and the commands of the runbook.
-operations:
-	@command -v promtool > /dev/null && command -v nginx > /dev/null && command -v haproxy > /dev/null && command -v systemd-analyze > /dev/null && command -v curl > /dev/null && command -v jq > /dev/null && command -v openssl > /dev/null || { $(INSTALL) prometheus nginx haproxy systemd curl jq openssl; }
-
-# What the transcripts of the command line use: jq for JSON, groff for the manual, openssl for TLS.
-shell-tools:
-	@for tool in jq groff openssl; do command -v $$tool > /dev/null || { $(INSTALL) $$tool; }; done
 
 wrk:
 	@command -v wrk > /dev/null || { $(INSTALL) wrk; }

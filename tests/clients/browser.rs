@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::support::browser::Browser;
-use crate::support::ports::free_port;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, CLIENT, Sukkal};
+use support::browser::Browser;
+use support::ports::free_port;
+use support::redis::RedisServer;
+use support::sukkal::{Api, CLIENT, Sukkal};
 
 const PROJECT: &str = "browser";
 const MESSAGES: &str = "/v2/queues/q/messages";

@@ -12,9 +12,9 @@ use sukkal::api::wire::checksum::checksum;
 use sukkal::api::wire::json::JsonBody;
 use sukkal::domain::Body;
 
-use crate::support::redis::child_command;
+use support::redis::child_command;
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/json_dumps.py");
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/json_dumps.py");
 const VALUES: usize = 20_000;
 
 /// Generates any finite float. Most of those that `any` generates are far from common magnitudes.

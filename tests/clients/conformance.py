@@ -8,6 +8,7 @@ that pass over Redis. COMMON and PROFILES have all server options that the profi
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -141,8 +142,8 @@ def name_of(row):
     return " ".join((row["suite"], row["profile"], row["id"]))
 
 
-def print_totals(rows, suite_folder):
-    """Prints the totals per suite and profile, and how many of the required tests pass."""
+def totals_of(rows, suite_folder):
+    """Returns a table of the totals per suite and profile, and how many of the required tests pass."""
     baseline = json.loads((pathlib.Path(suite_folder) / "baseline.json").read_text())
     must_pass = set(baseline["must_pass"])
     totals = collections.defaultdict(collections.Counter)
@@ -152,28 +153,35 @@ def print_totals(rows, suite_folder):
         if name_of(row) in must_pass:
             total["must"] += 1
             total["does"] += row["status"] == "PASS"
-    print("suite     profile       passed failed skipped   must pass")
+    yield "suite     profile       passed failed skipped   must pass"
     for (suite, profile), total in totals.items():
         counts = f"{total['PASS']:6} {total['FAIL']:6} {total['SKIP']:7}"
-        print(f"{suite:9} {profile:13} {counts}   {total['does']} of {total['must']}")
+        yield f"{suite:9} {profile:13} {counts}   {total['does']} of {total['must']}"
 
 
 def main():
     suite_folder, sukkal, list_file, *flags = sys.argv[1:]
     list_file = pathlib.Path(list_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    totals = {kind: run(suite_folder, sukkal, list_file, flags, kind) for kind in STORES}
-    for kind, (passed, lost) in totals.items():
+    # Creates the virtual environment of the suite, before several processes would do it.
+    subprocess.run([sys.executable, "-B", pathlib.Path(suite_folder) / "conform.py", "--list"], check=False,
+                   stdout=subprocess.DEVNULL)
+    # The suite waits for most of its time, so the stores take turns at the processor.
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        runs = threads.map(lambda kind: run(suite_folder, sukkal, list_file, flags, kind), STORES)
+        totals = dict(zip(STORES, runs))
+    for kind, (passed, lost, text) in totals.items():
+        print(f"store: {kind}\n{text}", end="")
+    for kind, (passed, lost, _text) in totals.items():
         print(f"over {kind}: {passed} passed, {lost} failed")
-    sys.exit(0 if all(passed and not lost for passed, lost in totals.values()) else 1)
+    sys.exit(0 if all(passed and not lost for passed, lost, _text in totals.values()) else 1)
 
 
 def run(suite_folder, sukkal, list_file, flags, kind):
-    """Runs the suite over one kind of store and prints the results.
+    """Runs the suite over one kind of store.
 
-    Returns how many tests passed, and how many tests of the list did not pass.
+    Returns how many tests passed, how many tests of the list did not pass, and a report.
     """
-    print(f"store: {kind}")
     with contextlib.ExitStack() as stack:
         store = start_store(stack, kind)
         _, pool_uri = start_redis(stack)
@@ -194,15 +202,14 @@ def run(suite_folder, sukkal, list_file, flags, kind):
     failed = {name_of(row): row for row in rows if row["status"] == "FAIL"}
     expected = set(list_file.read_text().splitlines()) if list_file.exists() else set()
     lost = sorted(expected - passed)
-    for name in lost:
-        print(f"no longer passes: {name}  {failed.get(name, {}).get('reason', 'did not run')}")
+    report = [f"no longer passes: {name}  {failed.get(name, {}).get('reason', 'did not run')}" for name in lost]
     if "--update" in flags and kind == "redis":
         list_file.write_text("".join(f"{name}\n" for name in sorted(expected | passed)))
     elif passed - expected:
-        print(f"{len(passed - expected)} tests pass that are not in {list_file}: run with --update")
-    print_totals(rows, suite_folder)
-    print(f"{len(expected) - len(lost)} of the {len(expected)} tests in the list pass")
-    return len(passed), len(lost)
+        report.append(f"{len(passed - expected)} tests pass that are not in {list_file}: run with --update")
+    report += totals_of(rows, suite_folder)
+    report.append(f"{len(expected) - len(lost)} of the {len(expected)} tests in the list pass")
+    return len(passed), len(lost), "".join(f"{line}\n" for line in report)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
 use sukkal::domain::sharding::SHARDS_MAX;
 use sukkal::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
 
-use crate::support::sukkal::Sukkal;
+use support::sukkal::Sukkal;
 
-pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.yaml");
+pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi.yaml");
 
 /// The operation that opens a WebSocket, which is not in the table of routes. Other tests open some.
 pub(super) const WEBSOCKET: &str = "GET /v2/websocket";

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::browser::Browser;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::browser::Browser;
+use support::sukkal::{CLIENT, Sukkal};
 
 const PROJECT: &str = "pages";
 const MESSAGES: &str = "/v2/queues/q/messages";

@@ -4,12 +4,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::browser::Browser;
-use crate::support::ports::free_port;
-use crate::support::redis::{child_command, spawn};
-use crate::support::sukkal::Sukkal;
+use support::browser::Browser;
+use support::ports::free_port;
+use support::redis::{child_command, spawn, start_listening};
+use support::sukkal::Sukkal;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
 const ORDERS: usize = 12;
 
 /// Runs a program on `ORDERS` orders, and returns the lines that it prints.
@@ -66,11 +66,8 @@ async fn the_browser_example_shows_the_feed() {
     let port = free_port();
     let mut command = example("node", "browser/server.mjs", &sukkal);
     command.arg(port.to_string());
-    let mut server = spawn(command).expect("node is installed");
+    let mut server = start_listening(command, port).expect("the example starts");
     let page = format!("http://127.0.0.1:{port}/");
-    while reqwest::get(&page).await.is_err() {
-        tokio::task::yield_now().await;
-    }
     let browser = Browser::start().await;
 
     browser.open(&page).await;

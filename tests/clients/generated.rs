@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::contract;
-use crate::support::redis::{RedisServer, child_command, spawn};
-use crate::support::sukkal::Sukkal;
-use crate::support::{node, python};
+use support::redis::{RedisServer, child_command, spawn};
+use support::sukkal::Sukkal;
+use support::{node, python};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/generated");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/generated");
 const PROJECT: &str = "generated";
 
 /// Runs a command that must succeed.

@@ -13,11 +13,11 @@ mod zaqarclient;
 
 use std::process::Stdio;
 
-use crate::support::python;
-use crate::support::redis::{RedisServer, child_command, spawn};
-use crate::support::sukkal::Sukkal;
+use support::python;
+use support::redis::{RedisServer, child_command, spawn};
+use support::sukkal::Sukkal;
 
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients");
 
 /// Runs a script of this folder, in its own project, against a server that signs URLs.
 fn run_script(script: &str) {

@@ -11,12 +11,12 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 
 use super::contract::{self, contract, operations};
-use crate::support::python;
-use crate::support::redis::{RedisServer, child_command, spawn};
-use crate::support::sukkal::Sukkal;
+use support::python;
+use support::redis::{RedisServer, child_command, spawn};
+use support::sukkal::Sukkal;
 
-const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis.toml");
-const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/schemathesis_hooks.py");
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/schemathesis.toml");
+const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/schemathesis_hooks.py");
 
 /// Options that enable all optional features of a server.
 const OPTIONS: [(&str, &str); 7] = [
