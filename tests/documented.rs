@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sukkal::domain::sharding::SHARDS_MAX;
 use sukkal::domain::{Shard, Sharding, Tenant};
 
-use crate::support::python;
-use crate::support::redis::child_command;
+use support::python;
+use support::redis::child_command;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/fair-queues.md");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fair-queues.md");
 /// Number of shards after which the documented function computes another hash.
 const NUMBERS_PER_BLOCK: u16 = 4;
 

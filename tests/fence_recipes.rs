@@ -6,10 +6,10 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::support::python;
-use crate::support::redis::child_command;
+use support::python;
+use support::redis::child_command;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/workers-and-claims.md");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/workers-and-claims.md");
 
 /// Runs each statement on an empty table and on one with a result. `SQLite` has the same syntax.
 const STATEMENTS: &str = r#"

@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout};
 
 use super::SECRET_KEY;
 use crate::http::{answered, send};
-use crate::support::events::Events;
-use crate::support::sukkal::{Api, Sukkal};
+use support::events::Events;
+use support::sukkal::{Api, Sukkal};
 
 /// Validity of the URLs.
 const VALID: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use reqwest::Method;
 
 use super::{SECRET_KEY, STRATEGIES};
 use crate::http::{answered, refused};
-use crate::support::sukkal::Sukkal;
+use support::sukkal::Sukkal;
 
 const INVALID_HOST: &str = "Invalid Host header";
 const EVIL: &str = "evil.example";

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::support::secrets::{find, note, note_environment, note_store};
-use crate::support::sukkal::Sukkal;
+use support::secrets::{find, note, note_environment, note_store};
+use support::sukkal::Sukkal;
 
 fn is_found(line: &str) -> bool {
     find(&[line.to_owned()]).is_some()

@@ -1,12 +1,14 @@
 //! `matrix.txt`: one status for every route and every sender of a request.
 //!
 //! A new route needs a row. A new kind of sender is a column and an arm of [`Bench::request`]. Each
-//! request finds resources of its own, so that no request depends on another one. Only the tokens
-//! that are not valid are the same for all.
+//! request that may change something finds resources of its own, so that no request depends on another
+//! one. The others share resources, and the tokens that are not valid are the same for all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use sukkal::api::http::routes;
@@ -16,12 +18,13 @@ use sukkal::config::Config;
 use sukkal::domain::{ProjectId, Secret};
 use sukkal::storage::embedded::EmbeddedStore;
 use time::OffsetDateTime;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
-use crate::http::{answered, send};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, CLIENT, Sukkal};
+use crate::http::{Answer, answered, send};
+use support::redis::RedisServer;
+use support::sukkal::{Api, CLIENT, Sukkal};
 
 const TABLE: &str = include_str!("matrix.txt");
 const SECRET: &str = "the secret of these tests";
@@ -37,12 +40,16 @@ pub(super) const ENVIRONMENT: [(&str, &str); 7] = [
 
 pub(super) const ROLES: [&str; 4] = ["reader", "producer", "worker", "manager"];
 
+/// Number of requests that are sent at the same time.
+pub(super) const CONCURRENCY: usize = 8;
+
 /// A row of the table.
 pub(super) struct Row {
     pub(super) method: Method,
     /// The path with placeholders, and the query.
     pub(super) target: &'static str,
-    statuses: Vec<u16>,
+    /// Each sender with the status of its request.
+    pub(super) statuses: Vec<(&'static str, u16)>,
     body: Option<Value>,
 }
 
@@ -52,24 +59,32 @@ impl Row {
         let body = self.body.as_ref().map(Value::to_string).unwrap_or_default();
         ["pool", "flavor"].iter().any(|word| self.target.contains(word) || body.contains(word))
     }
+
+    /// Returns whether a request with this status leaves all resources as they are.
+    fn is_harmless(&self, status: u16) -> bool {
+        (400..500).contains(&status) || [Method::GET, Method::HEAD].contains(&self.method)
+    }
 }
 
-/// Returns the names of the columns, and the rows.
-pub(super) fn read_table() -> (Vec<&'static str>, Vec<Row>) {
+/// Returns the rows of the table.
+pub(super) fn read_table() -> Vec<Row> {
     let mut lines = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let columns = lines.next().and_then(|line| line.strip_prefix("COLUMNS ")).expect("the table has columns");
+    let columns: Vec<&str> = columns.split(' ').collect();
     let rows = lines.map(|line| {
         let mut cells = line.splitn(3, " | ");
         let (method, target) = cells.next().and_then(|cell| cell.split_once(' ')).expect("a row has a route");
-        let statuses = cells.next().expect("a row has statuses").split(' ');
+        let statuses: Vec<&str> = cells.next().expect("a row has statuses").split(' ').collect();
+        assert_eq!(statuses.len(), columns.len(), "{line}");
+        let status = |(column, status): (&&'static str, &str)| (*column, status.parse().expect("a status"));
         Row {
             method: method.parse().expect("a method"),
             target,
-            statuses: statuses.map(|status| status.parse().expect("a status")).collect(),
+            statuses: columns.iter().zip(statuses).map(status).collect(),
             body: cells.next().map(|body| serde_json::from_str(body).expect("a body is JSON")),
         }
     });
-    (columns.split(' ').collect(), rows.collect())
+    rows.collect()
 }
 
 /// Tokens of admins that are not valid any more.
@@ -104,30 +119,55 @@ impl Servers {
         }
         answered(api.delete(&format!("/v2/tokens/{id}")).header("X-Roles", "admin"), 204).await;
         for token in [&expired, &revoked] {
-            while send(api.get("/v2/health").header("X-Auth-Token", token)).await.status == 200 {}
+            while send(api.get("/v2/health").header("X-Auth-Token", token)).await.status == 200 {
+                sleep(Duration::from_millis(5)).await;
+            }
         }
         Self { zaqar, roles, ended: EndedTokens { expired, revoked }, _pools: RedisServer::shared() }
     }
 
-    /// Returns the server to which this sender sends its requests.
-    fn server_for(&self, column: &str) -> &Sukkal {
-        if ROLES.contains(&column) { &self.roles } else { &self.zaqar }
+    /// Prepares the resources for requests: those with a role of the preset `roles`, and the others.
+    async fn benches(&self) -> (Benches<'_>, Benches<'_>) {
+        (Benches::prepare(&self.roles, &self.ended).await, Benches::prepare(&self.zaqar, &self.ended).await)
     }
 }
 
-/// A project with a queue that has everything, for one request. All projects share the pools, which get
-/// no queues.
-pub(super) struct Bench<'s> {
+/// The resources for the requests to one server.
+pub(super) struct Benches<'s> {
     sukkal: &'s Sukkal,
     ended: &'s EndedTokens,
-    pub(super) project: String,
+    /// The resources for all requests that change nothing.
+    shared: Bench<'s>,
+}
+
+impl<'s> Benches<'s> {
+    pub(super) async fn prepare(sukkal: &'s Sukkal, ended: &'s EndedTokens) -> Self {
+        Self { sukkal, ended, shared: Bench::prepare(sukkal, ended, true).await }
+    }
+
+    /// Sends the request of a row by this sender, whose status should be this. Returns the response,
+    /// and the project of the resources.
+    pub(super) async fn send(&self, column: &str, row: &Row, expected: u16) -> (Answer, String) {
+        if row.is_harmless(expected) {
+            return (send(self.shared.request_of(column, row)).await, self.shared.project.clone());
+        }
+        let own = Bench::prepare(self.sukkal, self.ended, row.is_about_pools()).await;
+        (send(own.request_of(column, row)).await, own.project)
+    }
+}
+
+/// A project with a queue that has everything. Its pools get no queues.
+struct Bench<'s> {
+    sukkal: &'s Sukkal,
+    ended: &'s EndedTokens,
+    project: String,
     owner: Api,
     placeholders: Vec<(&'static str, String)>,
     _pools: Arc<RedisServer>,
 }
 
 impl<'s> Bench<'s> {
-    pub(super) async fn prepare(sukkal: &'s Sukkal, ended: &'s EndedTokens, has_pools: bool) -> Self {
+    async fn prepare(sukkal: &'s Sukkal, ended: &'s EndedTokens, has_pools: bool) -> Self {
         let project = format!("project-{}", Uuid::new_v4());
         let owner = sukkal.project(&project);
         let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
@@ -135,13 +175,15 @@ impl<'s> Bench<'s> {
         let last = |path: &str| path.rsplit('/').next().unwrap().to_owned();
 
         let pools = RedisServer::shared();
+        // All projects have the same pools and flavors.
+        let [pool, pool_of_flavor, flavor] = ["p", "of-f", "f"].map(|name| format!("{name}-{}", Uuid::new_v4()));
         let put = async |path: &str, body: Value| answered(as_admin(owner.put(path)).json(&body), 201).await;
         if has_pools {
-            for name in ["p", "of-f"] {
+            for name in [&pool, &pool_of_flavor] {
                 let uri = format!("{}/{name}", pools.url());
                 put(&format!("/v2/pools/{name}"), json!({"uri": uri, "weight": 0})).await;
             }
-            put("/v2/flavors/f", json!({"pool_list": ["of-f"]})).await;
+            put(&format!("/v2/flavors/{flavor}"), json!({"pool_list": [pool_of_flavor]})).await;
         }
         answered(as_admin(owner.put("/v2/queues/r")), 201).await;
         let subscriber = json!({"subscriber": "http://127.0.0.1:1024/"});
@@ -157,10 +199,10 @@ impl<'s> Bench<'s> {
         let topic_messages = create("/v2/topics/t/messages", &topic_messages, 201).await.json()["resources"].take();
         let token = create("/v2/tokens", &json!({"name": "n", "roles": ["worker"]}), 201).await.json();
         let placeholders = vec![
-            ("{pool_name}", "p".to_owned()),
+            ("{pool_name}", pool),
             ("{pool_uri}", pools.url()),
-            ("{pool_of_flavor}", "of-f".to_owned()),
-            ("{flavor_name}", "f".to_owned()),
+            ("{pool_of_flavor}", pool_of_flavor),
+            ("{flavor_name}", flavor),
             ("{queue_name}", "q".to_owned()),
             ("{topic_name}", "t".to_owned()),
             ("{topic_message_id}", last(topic_messages[0].as_str().unwrap())),
@@ -176,7 +218,7 @@ impl<'s> Bench<'s> {
     }
 
     /// Returns the request of a row by this sender.
-    pub(super) fn request_of(&self, column: &str, row: &Row) -> RequestBuilder {
+    fn request_of(&self, column: &str, row: &Row) -> RequestBuilder {
         let request = self.request(column, row.method.clone(), row.target);
         match &row.body {
             Some(body) if row.method == Method::PATCH && body.is_array() => {
@@ -235,19 +277,17 @@ impl<'s> Bench<'s> {
 #[tokio::test]
 async fn every_route_has_the_status_of_the_table_for_every_sender() {
     let servers = Servers::start().await;
-    let (columns, rows) = read_table();
-    let mut wrong = Vec::new();
+    let (with_roles, others) = &servers.benches().await;
+    let rows = read_table();
 
-    for row in &rows {
-        assert_eq!(row.statuses.len(), columns.len(), "{} {}", row.method, row.target);
-        for (column, expected) in columns.iter().zip(&row.statuses) {
-            let bench = Bench::prepare(servers.server_for(column), &servers.ended, row.is_about_pools()).await;
-            let answer = send(bench.request_of(column, row)).await;
-            if answer.status != *expected {
-                wrong.push(format!("{} {}, {column}: {} {}", row.method, row.target, answer.status, answer.text));
-            }
-        }
-    }
+    let cells = rows.iter().flat_map(|row| row.statuses.iter().map(move |cell| (row, cell)));
+    let answers = stream::iter(cells).map(async |(row, &(column, expected))| {
+        let benches = if ROLES.contains(&column) { with_roles } else { others };
+        let (answer, _) = benches.send(column, row, expected).await;
+        let is_wrong = answer.status != expected;
+        is_wrong.then(|| format!("{} {}, {column}: {} {}", row.method, row.target, answer.status, answer.text))
+    });
+    let wrong: Vec<String> = answers.buffered(CONCURRENCY).filter_map(async |wrong| wrong).collect().await;
     assert!(wrong.is_empty(), "responses that differ from matrix.txt:\n{}", wrong.join("\n"));
 }
 
@@ -256,7 +296,7 @@ async fn every_route_has_a_row() {
     let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let config = Config::load(None, environment, &[]).unwrap();
     let service = app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
-    let (_, rows) = read_table();
+    let rows = read_table();
     let listed = |row: &Row| {
         let path = row.target.split('?').next().unwrap_or_default().replace("{claimed_id}", "{message_id}");
         let path = path.replace("{topic_message_id}", "{message_id}");
@@ -276,24 +316,23 @@ async fn every_route_has_a_row() {
 #[tokio::test]
 async fn options_need_a_sender_on_every_route() {
     let servers = Servers::start().await;
-    let (columns, rows) = read_table();
-    let mut benches = Vec::new();
-    for column in &columns {
-        benches.push((column, Bench::prepare(servers.server_for(column), &servers.ended, true).await));
-    }
+    let (with_roles, others) = &servers.benches().await;
+    let rows = read_table();
+    let without_query = |row: &Row| row.target.split('?').next().unwrap_or_default();
+    let paths: BTreeSet<&str> = rows.iter().map(without_query).filter(|path| path.starts_with("/v2")).collect();
+    let paths = paths.into_iter().filter(|path| !["/v2/nothing", "/v2/queues/", "/v2/topics/"].contains(path));
 
-    for row in rows.iter().filter(|row| {
-        row.target.starts_with("/v2") && !["/v2/nothing", "/v2/queues/", "/v2/topics/"].contains(&row.target)
-    }) {
-        for (column, bench) in &benches {
-            let expected = match **column {
-                "stranger" | "expired" | "revoked" => 401,
-                "unnamed" => 400,
-                "elsewhere" | "signed-late" => 404,
-                _ => 200,
-            };
-            let answer = send(bench.request(column, Method::OPTIONS, row.target)).await;
-            assert_eq!(answer.status, expected, "{} for {column}: {answer:?}", row.target);
-        }
-    }
+    let cells = paths.flat_map(|path| rows[0].statuses.iter().map(move |(column, _)| (path, *column)));
+    let answers = stream::iter(cells).map(async |(path, column)| {
+        let benches = if ROLES.contains(&column) { with_roles } else { others };
+        let expected = match column {
+            "stranger" | "expired" | "revoked" => 401,
+            "unnamed" => 400,
+            "elsewhere" | "signed-late" => 404,
+            _ => 200,
+        };
+        let answer = send(benches.shared.request(column, Method::OPTIONS, path)).await;
+        assert_eq!(answer.status, expected, "{path} for {column}: {answer:?}");
+    });
+    answers.buffered(CONCURRENCY).collect::<()>().await;
 }

@@ -20,7 +20,7 @@ mod verified;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::support::sukkal::Sukkal;
+use support::sukkal::Sukkal;
 
 const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
 const TRUSTED_PROXIES: &str = "SUKKAL_AUTH__TRUSTED_PROXIES";

@@ -12,7 +12,7 @@ use sukkal::storage::embedded::EmbeddedStore;
 
 use crate::push::LOCAL;
 use crate::push::endpoint::{Answer, Endpoint};
-use crate::support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, Sukkal};
 
 const ROLES: (&str, &str) = ("SUKKAL_POLICY__PRESET", "roles");
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
@@ -402,9 +402,10 @@ async fn dead_letters_of_push_need_no_role() {
     let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES]].concat());
     let api = sukkal.project("p");
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
+    // Negative delays count as 0, so both are equal, and there are no retries with delays between them.
     let retry_policy = json!({
-        "retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0, "minimum_delay": 1,
-        "maximum_delay": 11,
+        "retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0, "minimum_delay": -10,
+        "maximum_delay": 0,
     });
     let options = json!({"_retry_policy": retry_policy, "dead_letter_queue": "dead"});
     let subscription = json!({"subscriber": endpoint.url("/"), "ttl": 3_600, "options": options});

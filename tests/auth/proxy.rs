@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{FORBIDDEN, STRANGER, STRATEGIES, TRUSTED_PROXIES, UNAUTHORIZED, behind_a_proxy};
 use crate::http::{answered, refused};
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::sukkal::{CLIENT, Sukkal};
 
 const NOT_TRUSTED: &str = "The request did not come from a proxy that this service trusts.";
 
@@ -55,7 +55,7 @@ async fn a_request_of_a_proxy_gets_no_default_project() {
 async fn a_proxy_on_ipv4_is_trusted_by_a_server_on_ipv6() {
     let sukkal = Sukkal::start_where(":0", "memory:", &[(STRATEGIES, "proxy"), (TRUSTED_PROXIES, "127.0.0.1")]);
     let port = sukkal.address().rsplit(':').next().unwrap();
-    let api = crate::support::sukkal::Api::new(format!("http://127.0.0.1:{port}"), "p");
+    let api = support::sukkal::Api::new(format!("http://127.0.0.1:{port}"), "p");
 
     answered(api.get("/v2/queues"), 200).await;
     refused(api.from(STRANGER).get("/v2/queues"), 401, UNAUTHORIZED).await;

@@ -2,7 +2,7 @@
 
 use super::{STRATEGIES, TRUSTED_PROXIES};
 use crate::faults::process::{Program, refused};
-use crate::support::ports::free_port;
+use support::ports::free_port;
 
 #[test]
 fn without_strategies_only_a_loopback_address_is_served() {

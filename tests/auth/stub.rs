@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::ports;
+use support::ports;
 
 /// A request that the stub has received.
 #[derive(Clone, Debug)]

@@ -23,8 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{FORBIDDEN, SECRET_KEY, UNAUTHORIZED};
 use crate::http::{answered, refused};
-use crate::support::events::Events;
-use crate::support::sukkal::{Api, CLIENT};
+use support::events::Events;
+use support::sukkal::{Api, CLIENT};
 
 /// Maximum time until requests wait.
 const PATIENCE: Duration = Duration::from_secs(30);

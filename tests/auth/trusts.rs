@@ -10,7 +10,7 @@ use super::stub::{Reply, Stub};
 use super::stub_keystone::{Mood, StubKeystone, described};
 use super::verified::{with_keystone, with_token};
 use crate::http::{Answer, answered, refused, send};
-use crate::support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, Sukkal};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Much longer than events that should happen at once may take.

@@ -10,7 +10,7 @@ use super::STRATEGIES;
 use super::stub_keystone::{self, Mood, PASSWORD, StubKeystone, described, described_until};
 use super::stub_provider::{AUDIENCE, Mood as ProviderMood, StubProvider};
 use crate::http::{Answer, answered, refused, send};
-use crate::support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, Sukkal};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const QUEUES: &str = "/v2/queues";

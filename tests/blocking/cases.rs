@@ -1,6 +1,6 @@
 //! The requests that cost a store the most work. Each function prepares the data and returns the
-//! requests themselves. `cargo bench --bench blocking` times them, and the tests of this folder
-//! count their work.
+//! requests themselves. The benchmark `blocking` times them, and the tests of this folder count their
+//! work.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::stage::{Stage, ok, posting};
-use crate::support::sukkal::Api;
+use support::sukkal::Api;
 
 /// Bytes of a large body: a request with one such message is almost as large as the limits allow.
 pub(crate) const LARGE: usize = 250_000;

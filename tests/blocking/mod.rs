@@ -1,5 +1,5 @@
 //! No request blocks the store for other clients: these tests count the work that the most
-//! expensive requests cause in Redis. `cargo bench --bench blocking` times the same requests at the
+//! expensive requests cause in Redis. The benchmark `blocking` times the same requests at the
 //! largest sizes.
 
 pub(crate) mod cases;
@@ -10,7 +10,7 @@ pub(crate) mod stage;
 use self::cases::Action;
 use self::monitor::{Monitor, Work};
 use self::stage::Stage;
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 /// Largest number of records of 250 KB that one step may read: about 1 MiB.
 const LARGE_RECORDS_MAX: usize = 4;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 /// The text of the command that marks the end of the count.
 const END: &str = "the-end-of-what-is-counted";

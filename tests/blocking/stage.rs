@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{RedisServer, block_until};
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
 /// The project of the most expensive requests.
 const PROJECT: &str = "worst";
@@ -78,11 +79,10 @@ impl Stage {
         .await;
     }
 
-    /// Lets time pass in these queues: by the store's clock if a test can move it, else by waiting.
+    /// Lets time pass in these queues. An embedded store has a real clock.
     pub(crate) async fn advance_clocks(&self, queues: &[&str], time: Duration) {
-        #[cfg(feature = "movable-clock")]
         if let Some(redis) = &self.redis {
-            let store = sukkal::storage::redis::RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+            let store = open_movable(&redis.url());
             for name in queues {
                 let project = sukkal::domain::ProjectId::new(PROJECT).unwrap();
                 let queue = sukkal::domain::QueueId::new(project, name.parse().unwrap()).unwrap();
@@ -90,8 +90,6 @@ impl Stage {
             }
             return;
         }
-        #[cfg(not(feature = "movable-clock"))]
-        let _ = queues;
         sleep(time).await;
     }
 
@@ -112,8 +110,9 @@ impl Stage {
 }
 
 fn start(store: &str) -> Sukkal {
-    let sukkal = Sukkal::start_with(store, &OPTIONS);
-    block_until("the janitor rests", || sukkal.log().iter().any(|line| line.contains("has finished a round")));
+    let sukkal = Sukkal::start_with(store, &[&OPTIONS[..], &[MOVABLE_CLOCK]].concat());
+    // The first round may have failed, because the service was not connected yet.
+    block_until("the janitor rests", || sukkal.log().iter().any(|line| line.contains("the janitor ")));
     sukkal
 }
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::stand_in::{Answer, StandIn};
-use crate::support::redis::{RedisServer, child_command, spawn};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, child_command, spawn};
+use support::sukkal::Sukkal;
 
 const PROJECT: &str = "bench";
 const INTERRUPTED: i32 = 130;
 
 fn bench(url: &str, flags: &str) -> Command {
-    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(support::sukkal::binary());
     command.args(["bench", url]).args(flags.split_whitespace()).stdin(Stdio::null());
     command
 }
@@ -283,7 +283,7 @@ async fn ctrl_c_prints_the_figures_and_deletes_the_queues() {
 #[test]
 fn invalid_options_are_refused_before_any_request() {
     for flags in ["--rate 0", "--queues 0", "--batch 0", "--duration -1", "--project a\nb"] {
-        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+        let mut command = child_command(support::sukkal::binary());
         let (flag, value) = flags.split_once(' ').unwrap();
         let output = command.args(["bench", "http://127.0.0.1:1", flag, value]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {output:?}");

@@ -3,19 +3,19 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
 
 use super::stand_in::{Answer, StandIn};
-use crate::support::proxy::Proxy;
-use crate::support::redis::{child_command, spawn};
-use crate::support::sukkal::{Api, Sukkal};
+use support::proxy::Proxy;
+use support::redis::{POLL_TIMEOUT, block_until, child_command, spawn, until};
+use support::sukkal::{Api, Sukkal, binary};
 
-pub(super) const BINARY: &str = env!("CARGO_BIN_EXE_sukkal");
 /// Starts a program on a terminal of its own, with 100 columns.
 const ON_A_TERMINAL: &str = "\
 import fcntl, os, pty, struct, sys, termios
@@ -39,8 +39,16 @@ sys.stdout.buffer.write(output)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 ";
 
+/// Starts a program that Ctrl-C ends, even if the tests run in the background of a shell. Programs there
+/// ignore it, and so do their children.
+const WITH_SIGINT: &str = "\
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
 pub(super) fn command(url: &str, words: &str) -> Command {
-    let mut command = child_command(BINARY);
+    let mut command = child_command(binary());
     command.args(words.split(' ')).env("SUKKAL_URL", url).stdin(Stdio::null());
     command
 }
@@ -49,15 +57,42 @@ pub(super) fn run(url: &str, words: &str) -> Output {
     command(url, words).output().expect("the binary under test starts")
 }
 
+/// The lines that a command prints, each of which must arrive in time.
+struct Lines(mpsc::Receiver<String>);
+
+impl Iterator for Lines {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        match self.0.recv_timeout(POLL_TIMEOUT) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("the command prints no line within {POLL_TIMEOUT:?}"),
+        }
+    }
+}
+
 /// Starts a command whose output is read line by line.
-fn start(mut command: Command) -> (Child, std::io::Lines<BufReader<ChildStdout>>) {
+fn start(mut command: Command) -> (Child, Lines) {
     let mut child = spawn({
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command
     })
     .expect("the binary under test starts");
-    let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-    (child, lines)
+    let printed = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || printed.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    (child, Lines(lines))
+}
+
+/// Waits until a command has ended by itself.
+fn end(mut child: Child) -> ExitStatus {
+    let mut status = None;
+    block_until("the command ends", || {
+        status = child.try_wait().expect("it is our child");
+        status.is_some()
+    });
+    status.expect("it has ended")
 }
 
 /// Runs a command on a terminal, where a person types `input`. Returns the exit code and the screen.
@@ -68,7 +103,7 @@ pub(super) fn run_on_terminal(
     environment: &[(&str, &str)],
 ) -> (Option<i32>, String) {
     let mut python = child_command("python3");
-    python.args(["-c", ON_A_TERMINAL, BINARY]).args(words.split(' ')).env("SUKKAL_URL", url).env("TERM", "xterm");
+    python.args(["-c", ON_A_TERMINAL]).arg(binary()).args(words.split(' ')).env("SUKKAL_URL", url).env("TERM", "xterm");
     python.env_remove("NO_COLOR").envs(environment.iter().copied());
     python.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = spawn(python).expect("python3 is installed");
@@ -160,8 +195,8 @@ async fn lines_are_posted_as_they_arrive() {
 
     for (index, line) in ["first", "second"].into_iter().enumerate() {
         writeln!(stdin, "{line}").unwrap();
-        // This ends only if the line is posted before the next one is written.
-        while bodies(&api, "orders").await.len() <= index {}
+        let is_posted = async || bodies(&api, "orders").await.len() > index;
+        until("the line is posted before the next one is written", is_posted).await;
     }
     drop(stdin);
 
@@ -197,9 +232,8 @@ async fn a_tail_prints_each_message_once_over_any_number_of_connections() {
     let store = format!("embedded:{}", folder.path().display());
     let mut sukkal = Sukkal::start(&store);
     let proxy = Proxy::start(sukkal.address().parse().unwrap());
-    let (mut tail, mut lines) = start(command(&proxy.url("http"), "message tail orders --json --limit 300"));
-    let body_of =
-        |line: std::io::Result<String>| serde_json::from_str::<Value>(&line.unwrap()).unwrap()["body"].clone();
+    let (tail, mut lines) = start(command(&proxy.url("http"), "message tail orders --json --limit 300"));
+    let body_of = |line: String| serde_json::from_str::<Value>(&line).unwrap()["body"].clone();
 
     // Until the first line arrives, the tail may not have begun.
     let reader = thread::spawn(move || (body_of(lines.next().unwrap()), lines));
@@ -216,7 +250,7 @@ async fn a_tail_prints_each_message_once_over_any_number_of_connections() {
     let seen: Vec<Value> = std::iter::once(first.into()).chain(lines.map(body_of)).collect();
     let expected: Vec<Value> = (first..first + 300).map(Value::from).collect();
     assert_eq!(seen, expected);
-    assert!(tail.wait().unwrap().success());
+    assert!(end(tail).success());
 }
 
 #[test]
@@ -241,13 +275,16 @@ fn a_tail_continues_from_its_start_if_the_first_connection_is_lost_without_a_mes
 async fn ctrl_c_ends_a_tail_with_130() {
     let sukkal = Sukkal::start("memory:");
     post(&sukkal.project("demo"), "orders", 1).await;
-    let (mut tail, mut lines) = start(command(&sukkal.url(""), "message tail orders --all"));
-    lines.next().unwrap().unwrap();
+    let mut python = child_command("python3");
+    python.args(["-c", WITH_SIGINT]).arg(binary()).args(["message", "tail", "orders", "--all"]);
+    python.env("SUKKAL_URL", sukkal.url("")).stdin(Stdio::null());
+    let (tail, mut lines) = start(python);
+    lines.next().expect("the tail prints the message");
 
     Command::new("kill").args(["-INT", &tail.id().to_string()]).status().expect("kill is installed");
 
     // Shells turn the signal into the exit code 128 + 2.
-    assert_eq!(tail.wait().unwrap().signal(), Some(2));
+    assert_eq!(end(tail).signal(), Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -373,7 +410,7 @@ fn a_service_with_tls_must_have_a_trusted_certificate() {
     let mut python = child_command("python3");
     python.args(["-c", TLS_SERVER]).args([path("certificate"), path("key")]).stderr(Stdio::null());
     let (mut server, mut lines) = start(python);
-    let url = format!("https://127.0.0.1:{}", lines.next().unwrap().unwrap());
+    let url = format!("https://127.0.0.1:{}", lines.next().expect("the server prints its port"));
 
     let trusted = command(&url, "ping").env("SSL_CERT_FILE", path("certificate")).output().unwrap();
     let untrusted = run(&url, "ping");

@@ -3,11 +3,11 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
-use crate::support::redis::{RedisServer, child_command};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, child_command};
+use support::sukkal::Sukkal;
 
 fn ready(bind: &str) -> Output {
-    let mut command: Command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command: Command = child_command(support::sukkal::binary());
     command.arg("ready").env("SUKKAL_BIND", bind).output().expect("the binary under test starts")
 }
 

@@ -14,10 +14,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::support::redis::child_command;
-use crate::support::sukkal::Sukkal;
+use support::redis::child_command;
+use support::sukkal::{Sukkal, binary};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_sukkal");
 /// The address in transcripts, which stands for that of the service under test.
 const ADDRESS: &str = "127.0.0.1:8888";
 /// They surround the output of each command, so they must not occur in it.
@@ -38,7 +37,7 @@ pub(super) fn check(path: &str, sukkal: &Sukkal) {
 
 /// The same with these variables, whose names with a `$` stand for their values in the output.
 pub(super) fn check_with(path: &str, sukkal: &Sukkal, variables: &[(&str, &str)]) {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let text = fs::read_to_string(support::root().join(path)).unwrap();
     let steps = if Path::new(path).extension().is_some_and(|extension| extension == "md") {
         parse(&console_blocks(&text))
     } else {
@@ -101,7 +100,7 @@ fn run(steps: &[Step], sukkal: &Sukkal, variables: &[(&str, &str)]) -> Vec<Strin
         writeln!(script, "printf '{START}'\n{{ {command}\n}}").unwrap();
         writeln!(script, "code=$?; [ $code = 0 ] || echo \"[exit $code]\"; printf '{END}'").unwrap();
     }
-    let folder = Path::new(BINARY).parent().unwrap().to_str().unwrap();
+    let folder = binary().parent().unwrap().to_str().unwrap();
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let mut bash = child_command("bash");
     bash.args(["--norc", "--noprofile", "-c", &script]).current_dir(&home).stdin(Stdio::null());

@@ -1,8 +1,8 @@
 //! Each transcript shows a part of the command line, against a service of its own.
 
 use super::transcript::{check, check_with};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{POOLING, Sukkal};
+use support::redis::RedisServer;
+use support::sukkal::{POOLING, Sukkal};
 
 #[test]
 fn queues_are_created_changed_and_deleted() {

@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{Maintenance, Schedule};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::requests::{self, Answer, Kind, Requests, all_done};
-use crate::support::cluster::RedisCluster;
-use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, Reply, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::cluster::RedisCluster;
+use support::exposition::Exposition;
+use support::redis::{RedisServer, Reply, block_until, until};
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
 const MANY: usize = 64;
 /// A key of the queue that is read.
@@ -38,7 +37,7 @@ async fn requests_get_503_until_a_killed_node_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_is_found_while_other_nodes_respond() {
     let cluster = RedisCluster::start();
-    let replica = RedisCluster::add_replica(cluster.node_of(KEPT));
+    let replica = cluster.add_replica(cluster.node_of(KEPT));
     for node in cluster.nodes().iter().chain([&replica]) {
         node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
@@ -154,9 +153,8 @@ async fn queues_of_other_nodes_work_while_a_node_is_down() {
         }
     }
     let waiter = tokio::spawn(claim(waited_for, "?wait=20").send());
-    let waits =
-        async { while Exposition::of(&scene.sukkal.url("")).await.value("sukkal_waiting_requests") != Some(1.0) {} };
-    timeout(Duration::from_secs(20), waits).await.expect("the claim waits");
+    let waiting = async || Exposition::of(&scene.sukkal.url("")).await.value("sukkal_waiting_requests");
+    until("the claim waits", async || waiting().await == Some(1.0)).await;
     assert_eq!(post(waited_for).send().await.unwrap().status(), 201);
 
     assert_eq!(waiter.await.unwrap().unwrap().status(), 201);
@@ -167,7 +165,7 @@ async fn queues_of_other_nodes_work_while_a_node_is_down() {
 async fn the_janitor_maintains_queues_of_other_nodes_while_a_node_is_down() {
     let scene = PartlyDownCluster::start(30).await;
     let key = |queue: usize, part: &str| format!("sukkal:{{{}/q{queue}}}:{part}", scene.project);
-    let store = RedisStore::open(&scene.cluster.url().parse().unwrap()).unwrap();
+    let store = open_movable(&scene.cluster.url());
     for queue in 0..30 {
         let id = QueueId::new(ProjectId::new(&scene.project).unwrap(), format!("q{queue}").parse().unwrap()).unwrap();
         store.set_clock(&id, 62_000_000).await.unwrap();
@@ -226,7 +224,7 @@ impl PartlyDownCluster {
         let dead = dead.expect("the keys of the registers are on two nodes");
         let lives = |project: &String| cluster.node_of(&format!("sukkal:{{{project}}}:queues")).port() != dead;
         let project = (0..1_000).map(|number| format!("p{number}")).find(lives).unwrap();
-        let sukkal = Sukkal::start_with(&cluster.url(), &[("SUKKAL_JANITOR__PAUSE", "86400")]);
+        let sukkal = Sukkal::start_with(&cluster.url(), &[("SUKKAL_JANITOR__PAUSE", "86400"), MOVABLE_CLOCK]);
         let janitor = "sukkal:{janitor}";
         block_until("the janitor has finished a round", || {
             cluster.node_of(janitor).command(&["HEXISTS", janitor, "w"]).as_int() == 1

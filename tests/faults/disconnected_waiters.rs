@@ -16,14 +16,17 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::exposition::Exposition;
-use crate::support::random::{self, Random};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, CLIENT};
-use crate::support::test_bed::TestBed;
+use support::exposition::Exposition;
+use support::random::{self, Random};
+use support::redis::RedisServer;
+use support::sukkal::{Api, CLIENT};
+use support::test_bed::TestBed;
+use support::{campaign, report};
 
 const PROJECT: &str = "ghosts";
 const TEST_QUEUES: usize = 16;
+/// Number of clients of the short form.
+const CLIENTS: usize = 600;
 const ROLE: u64 = 0x6057;
 /// Period around the post in which clients disconnect, in microseconds.
 const SPREAD_US: u64 = 4_000;
@@ -52,7 +55,7 @@ enum Outcome {
 }
 
 async fn check_disconnecting_clients(name: &str, test_bed: &TestBed) {
-    let wanted: usize = std::env::var("SUKKAL_GHOSTS").ok().map_or(600, |count| count.parse().expect("a number"));
+    let wanted = campaign::size("SUKKAL_GHOSTS", CLIENTS);
     let seed = random::seed();
     let server = test_bed.serve(&[]);
     let address: SocketAddr = server.url("").trim_start_matches("http://").parse().unwrap();
@@ -93,15 +96,15 @@ async fn check_disconnecting_clients(name: &str, test_bed: &TestBed) {
         outcomes.len() - return_times.len(),
         outcomes.len()
     );
-    println!(
-        "{name}: {} clients, {} got responses before they disconnected; the other messages were returned, half in {:?}, \
-         99 % in {:?}, all in {:?}; seed {seed}",
-        outcomes.len(),
+    let details = format!(
+        "{} clients got responses before they disconnected; the other messages were returned, half in {:?}, 99 % in \
+         {:?}, all in {:?}; seed {seed}",
         outcomes.len() - return_times.len(),
         return_times[return_times.len() / 2],
         return_times[return_times.len() * 99 / 100],
         return_times[return_times.len() - 1],
     );
+    report::checked("disconnected_waiters", name, outcomes.len(), details);
 }
 
 /// A queue with sequential disconnecting clients.

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::process::Program;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::CLIENT;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::CLIENT;
 
 const BODY: &str = r#"{"messages":[{"body":"the last"}]}"#;
 /// Longest duration of a drain without requests to wait for, on a busy machine.

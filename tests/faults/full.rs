@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
 use sukkal::storage::{Maintenance, Schedule};
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
 use super::stored::Stored;
-use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Sukkal;
+use support::exposition::Exposition;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::{MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
 const MANY: usize = 64;
 const MEGABYTE: i64 = 1 << 20;
@@ -75,12 +75,12 @@ async fn deleting_frees_memory_for_posts() {
 #[tokio::test]
 async fn reading_reclaims_expired_messages_in_a_full_redis() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project("full");
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); 1000] });
     let posted = api.post("/v2/queues/q/messages", &batch).send().await.unwrap();
     assert_eq!(posted.status(), 201);
-    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let store = open_movable(&redis.url());
     let queue = QueueId::new(ProjectId::new("full").unwrap(), "q".parse().unwrap()).unwrap();
     store.set_clock(&queue, 62_000_000).await.unwrap();
 
@@ -96,9 +96,9 @@ async fn reading_reclaims_expired_messages_in_a_full_redis() {
 #[tokio::test]
 async fn a_full_redis_serves_workers() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project("full");
-    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let store = open_movable(&redis.url());
     let queue = |name: &str| QueueId::new(ProjectId::new("full").unwrap(), name.parse().unwrap()).unwrap();
     let batch = json!({ "messages": [{ "ttl": 60, "body": 1 }] });
     let post = async |queue: &str, batch: &serde_json::Value| {
@@ -129,8 +129,8 @@ async fn a_full_redis_serves_workers() {
 #[tokio::test]
 async fn a_full_redis_does_not_stop_the_janitor() {
     let redis = RedisServer::start();
-    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
-    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+    let store = open_movable(&redis.url());
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project("full");
     // Entries in front of the queues to reclaim: a name whose queue was never created, a queue
     // whose index cannot be read, and one with so many deleted messages that their expirations are

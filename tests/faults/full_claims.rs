@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::half_done::work::{CLAIMS, MESSAGES, QUEUE, QueueContents, batch, drain};
 use super::lost_replies::feed;
 use super::stored::Stored;
-use crate::support::redis::{RedisServer, Reply, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{RedisServer, Reply, block_until};
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 
 const PROJECT: &str = "half-done";
 /// Longer than any claim and delay here.
@@ -46,7 +46,7 @@ async fn names(api: &Api) -> Vec<String> {
 #[tokio::test]
 async fn a_worker_can_finish_its_work_in_a_full_redis() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project(PROJECT);
     let contents = QueueContents::prepare(&api).await;
     let stored = Stored { redis: &redis, project: PROJECT };
@@ -97,7 +97,7 @@ async fn a_worker_can_finish_its_work_in_a_full_redis() {
 #[tokio::test]
 async fn a_release_in_a_full_redis_returns_all_messages_of_the_claim() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project(PROJECT);
     let contents = QueueContents::prepare(&api).await;
     fill(&redis);
@@ -112,7 +112,7 @@ async fn a_release_in_a_full_redis_returns_all_messages_of_the_claim() {
 #[tokio::test]
 async fn claims_and_delays_end_in_a_full_redis() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+    let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project(PROJECT);
     QueueContents::prepare(&api).await;
     fill(&redis);
@@ -141,7 +141,7 @@ async fn claims_and_delays_end_in_a_full_redis() {
 async fn dead_letters_wait_while_redis_is_full_and_arrive_once_afterwards() {
     for target_exists in [false, true] {
         let redis = RedisServer::start();
-        let mut sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[]);
+        let mut sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
         let api = sukkal.project(PROJECT);
         QueueContents::prepare(&api).await;
         if target_exists {
@@ -164,7 +164,10 @@ async fn dead_letters_wait_while_redis_is_full_and_arrive_once_afterwards() {
         assert_eq!(status(api.delete(QUEUE)).await, 204);
         assert_eq!(stored.outbox_length("work"), 7);
         sukkal.kill();
-        let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]);
+        let sukkal = Sukkal::start_with(
+            &redis.url(),
+            &[MOVABLE_CLOCK, ("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")],
+        );
         block_until("the janitor has tried", || {
             sukkal.log().iter().any(|line| line.contains("cannot forward dead letters of a deleted queue"))
         });

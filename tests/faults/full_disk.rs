@@ -2,14 +2,15 @@
 //! Reads continue, and all requests work again when there is space.
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use super::requests::{self, DELETES, HANG_TIMEOUT, READS, Requests, all_done};
-use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, limit_files, longest_file};
-use crate::support::sukkal::Sukkal;
+use super::requests::{self, DELETES, READS, Requests, all_done};
+use support::exposition::Exposition;
+use support::redis::{RedisServer, limit_files, longest_file, until};
+use support::sukkal::Sukkal;
 
 const MANY: usize = 64;
+/// The shortest pause between two rounds of maintenance.
+const JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
 const FULL: &str = "The disk of the message store is full.";
 
 async fn readiness(sukkal: &Sukkal) -> (u16, String) {
@@ -58,8 +59,7 @@ async fn assert_reported_and_recovers(sukkal: &Sukkal, requests: &Requests, limi
 
     limit(None);
     // No client posts: the janitor notices it.
-    let noticed = async { while gauge(sukkal).await != Some(0.0) {} };
-    timeout(HANG_TIMEOUT, noticed).await.expect("the freed space is noticed");
+    until("the freed space is noticed", async || gauge(sukkal).await == Some(0.0)).await;
     assert_eq!(log_count(sukkal, "the disk of the store has room again"), 1);
     assert_eq!(readiness(sukkal).await.0, 204);
     requests.all_work_again(&requests::all()).await;
@@ -69,7 +69,7 @@ async fn assert_reported_and_recovers(sukkal: &Sukkal, requests: &Requests, limi
 #[tokio::test]
 async fn an_embedded_store_reports_a_full_disk_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
-    let sukkal = Sukkal::start(&format!("embedded:{}", folder.path().display()));
+    let sukkal = Sukkal::start_with(&format!("embedded:{}", folder.path().display()), &[JANITOR]);
     let requests = Requests::prepare(&sukkal).await;
 
     let limit = |bytes: Option<u64>| {
@@ -82,7 +82,7 @@ async fn an_embedded_store_reports_a_full_disk_and_recovers() {
 #[tokio::test]
 async fn a_full_disk_of_redis_is_reported_and_redis_recovers() {
     let redis = RedisServer::start_with(&[("appendonly", "yes"), ("appendfsync", "everysec")]);
-    let sukkal = Sukkal::start(&redis.url());
+    let sukkal = Sukkal::start_with(&redis.url(), &[JANITOR]);
     let requests = Requests::prepare(&sukkal).await;
 
     assert_reported_and_recovers(&sukkal, &requests, |bytes| redis.limit_files(bytes.map(|more| more + 1_000_000)))

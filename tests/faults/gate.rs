@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::support::ports;
+use support::ports;
 
 const CHUNK_BYTES: usize = 16 * 1024;
 

@@ -1,15 +1,20 @@
 //! A process is killed between any two calls to the management store or to a pool, while it creates,
 //! deletes or recreates a queue. Then every process agrees on the queue, and `sukkal check` passes.
 
+use std::cell::RefCell;
+
+use futures::future::ready;
+use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
 use serde_json::json;
+use tokio::process::Command;
+use tokio::task::spawn_blocking;
 use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::requests::message;
-use crate::support::redis::{RedisServer, child_command};
-
-use crate::support::sukkal::{Api, POOLING, Sukkal};
+use support::redis::{RedisServer, child_command};
+use support::sukkal::{Api, POOLING, Sukkal};
 
 const PROJECT: &str = "half-placed";
 const QUEUE: &str = "/v2/queues/q";
@@ -18,6 +23,8 @@ const FEED: &str = "/v2/queues/q/messages?echo=true";
 /// More calls to one store than a request makes.
 const CALLS_MAX: usize = 50;
 const STORES: [&str; 2] = ["management store", "pool"];
+/// Number of kill points that are tested at the same time, each with servers of its own.
+const CONCURRENCY: usize = 4;
 
 /// When the process is killed: before a call to a store, or before the reply to it.
 #[derive(Clone, Copy, Debug)]
@@ -39,30 +46,34 @@ struct Scene {
     pool: RedisServer,
 }
 
+/// Kills the process that handles the request at each call to each store, and checks each outcome.
+async fn at_each_call(
+    prepare: impl AsyncFn(&Api),
+    request: impl Fn(&Api) -> RequestBuilder,
+    verify: impl AsyncFn(&Outcome),
+) {
+    let idle = RefCell::new(Vec::new());
+    for (store, name) in STORES.iter().enumerate() {
+        let kill_points = (0..CALLS_MAX).flat_map(|call| [KillPoint::BeforeCall(call), KillPoint::BeforeReply(call)]);
+        let kills = stream::iter(kill_points).map(async |kill_point| {
+            let free = idle.borrow_mut().pop();
+            let scene = free.unwrap_or_else(Scene::start);
+            let (outcome, was_killed) = scene.run(store, kill_point, &prepare, &request).await;
+            verify(&outcome).await;
+            scene.check().await;
+            idle.borrow_mut().push(scene);
+            was_killed
+        });
+        // In the order of the kill points, so that the first process that survives has made all its calls.
+        let kills = kills.buffered(CONCURRENCY).take_while(|was_killed| ready(*was_killed)).count().await;
+        assert!(kills > 1, "it does not need the {name}");
+        assert!(kills < 2 * CALLS_MAX, "it makes more calls to the {name}");
+    }
+}
+
 impl Scene {
-    /// Kills the process that handles the request at each call to each store, and checks each outcome.
-    async fn at_each_call(
-        &self,
-        prepare: impl AsyncFn(&Api),
-        request: impl Fn(&Api) -> RequestBuilder,
-        verify: impl AsyncFn(&Outcome),
-    ) {
-        for (store, name) in STORES.iter().enumerate() {
-            let mut calls = 0;
-            'calls: loop {
-                assert!(calls < CALLS_MAX, "it makes more calls to the {name}");
-                for kill_point in [KillPoint::BeforeCall(calls), KillPoint::BeforeReply(calls)] {
-                    let (outcome, was_killed) = self.run(store, kill_point, &prepare, &request).await;
-                    verify(&outcome).await;
-                    self.check();
-                    if !was_killed {
-                        break 'calls;
-                    }
-                }
-                calls += 1;
-            }
-            assert!(calls > 0, "it does not need the {}", STORES[store]);
-        }
+    fn start() -> Self {
+        Self { management: RedisServer::start(), pool: RedisServer::start() }
     }
 
     async fn run(
@@ -76,7 +87,7 @@ impl Scene {
             redis.command(&["FLUSHALL"]);
         }
         let gates = [&self.management, &self.pool].map(|redis| Gate::start(redis.port(), PROJECT));
-        let mut sukkal = Sukkal::start_with(&gates[0].url(), &POOLING);
+        let mut sukkal = start(gates[0].url()).await;
         let pool = json!({"uri": gates[1].url(), "weight": 1});
         let created = sukkal.project(PROJECT).put("/v2/pools/a").header("X-Roles", "admin").json(&pool);
         assert_eq!(created.send().await.unwrap().status(), 201);
@@ -105,14 +116,14 @@ impl Scene {
         let list = self.management.command(&["HGET", "sukkal:{pools}", "list"]);
         let direct = list.as_text().replace(pool["uri"].as_str().unwrap(), &self.pool.url());
         self.management.command(&["HSET", "sukkal:{pools}", "list", &direct]);
-        let next = Sukkal::start_with(&self.management.url(), &POOLING);
+        let next = start(self.management.url()).await;
         (Outcome { status, api: next.project(PROJECT), _next: next }, was_killed)
     }
 
-    fn check(&self) {
-        let mut check = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    async fn check(&self) {
+        let mut check = child_command(support::sukkal::binary());
         check.args(["check", "--store", &self.management.url()]).envs(POOLING);
-        let output = check.output().unwrap();
+        let output = Command::from(check).output().await.unwrap();
         assert!(output.status.success(), "{output:?}");
     }
 }
@@ -145,8 +156,9 @@ impl Outcome {
     }
 }
 
-fn scene() -> Scene {
-    Scene { management: RedisServer::start(), pool: RedisServer::start() }
+/// Starts a service with pools over this management store.
+async fn start(url: String) -> Sukkal {
+    spawn_blocking(move || Sukkal::start_with(&url, &POOLING)).await.unwrap()
 }
 
 async fn send(request: RequestBuilder) {
@@ -155,48 +167,45 @@ async fn send(request: RequestBuilder) {
 
 #[tokio::test]
 async fn a_killed_first_post_to_a_pool_is_atomic() {
-    scene()
-        .at_each_call(
-            async |_| {},
-            |api| api.post(MESSAGES, &message("first")),
-            async |outcome| {
-                let feed = outcome.feed().await;
-                assert!(feed.len() == 1 || feed.is_empty() && outcome.status.is_none(), "{feed:?}");
-                outcome.assert_usable().await;
-            },
-        )
-        .await;
+    at_each_call(
+        async |_| {},
+        |api| api.post(MESSAGES, &message("first")),
+        async |outcome| {
+            let feed = outcome.feed().await;
+            assert!(feed.len() == 1 || feed.is_empty() && outcome.status.is_none(), "{feed:?}");
+            outcome.assert_usable().await;
+        },
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_killed_deletion_in_a_pool_is_atomic() {
-    scene()
-        .at_each_call(
-            async |api| send(api.post(MESSAGES, &message("old"))).await,
-            |api| api.delete(QUEUE),
-            async |outcome| {
-                let feed = outcome.feed().await;
-                assert!(feed.is_empty() || feed == ["old"] && outcome.status.is_none(), "{feed:?}");
-                outcome.assert_usable().await;
-            },
-        )
-        .await;
+    at_each_call(
+        async |api| send(api.post(MESSAGES, &message("old"))).await,
+        |api| api.delete(QUEUE),
+        async |outcome| {
+            let feed = outcome.feed().await;
+            assert!(feed.is_empty() || feed == ["old"] && outcome.status.is_none(), "{feed:?}");
+            outcome.assert_usable().await;
+        },
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_killed_recreation_in_a_pool_revives_no_message() {
-    scene()
-        .at_each_call(
-            async |api| {
-                send(api.post(MESSAGES, &message("old"))).await;
-                send(api.delete(QUEUE)).await;
-            },
-            |api| api.post(MESSAGES, &message("new")),
-            async |outcome| {
-                let feed = outcome.feed().await;
-                assert!(feed == ["new"] || feed.is_empty() && outcome.status.is_none(), "{feed:?}");
-                outcome.assert_usable().await;
-            },
-        )
-        .await;
+    at_each_call(
+        async |api| {
+            send(api.post(MESSAGES, &message("old"))).await;
+            send(api.delete(QUEUE)).await;
+        },
+        |api| api.post(MESSAGES, &message("new")),
+        async |outcome| {
+            let feed = outcome.feed().await;
+            assert!(feed == ["new"] || feed.is_empty() && outcome.status.is_none(), "{feed:?}");
+            outcome.assert_usable().await;
+        },
+    )
+    .await;
 }

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::gate::Gate;
 use super::stored::Stored;
-use crate::support::random::Random;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, CLIENT, Sukkal};
+use support::random::Random;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::{Api, CLIENT, Sukkal};
 
 const PROJECT: &str = "hang-up";
 const CLIENTS: u64 = 4;

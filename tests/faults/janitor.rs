@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
 
 use super::stored::Stored;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::{MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
 const BATCHES: usize = 30;
 const BATCH: usize = 100;
@@ -16,7 +16,10 @@ const BATCH: usize = 100;
 #[tokio::test]
 async fn expired_messages_are_reclaimed_without_any_request() {
     let redis = RedisServer::start();
-    let sukkal = Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]);
+    let sukkal = Sukkal::start_with(
+        &redis.url(),
+        &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1"), MOVABLE_CLOCK],
+    );
     let (idle, other) = (sukkal.project("idle"), sukkal.project("other"));
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); BATCH] });
     for api in [&idle, &other] {
@@ -29,7 +32,7 @@ async fn expired_messages_are_reclaimed_without_any_request() {
     let count = i64::try_from(BATCHES * BATCH).unwrap();
     assert_eq!(stored.messages("q"), count);
 
-    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let store = open_movable(&redis.url());
     let queue = QueueId::new(ProjectId::new("idle").unwrap(), "q".parse().unwrap()).unwrap();
     store.set_clock(&queue, i64::try_from(Duration::from_secs(62).as_micros()).unwrap()).await.unwrap();
 

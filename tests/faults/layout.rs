@@ -1,9 +1,9 @@
 //! A Redis whose data has another layout than this release reads: it is refused and left unchanged.
 
 use super::process::{Program, refused};
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Sukkal;
+use support::cluster::RedisCluster;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::{MOVABLE_CLOCK, Sukkal};
 
 const LAYOUT: &str = "sukkal:layout";
 
@@ -58,5 +58,36 @@ async fn an_empty_cluster_gets_a_version_and_is_accepted_again() {
         let created = sukkal.project("p").put("/v2/queues/q").send().await.unwrap();
         assert!(created.status().is_success());
         assert_eq!(cluster.node_of(LAYOUT).command(&["GET", LAYOUT]).as_text(), "3");
+    }
+}
+
+/// Its times are not those of Redis, so a process that would take them for real ones must not use it.
+#[test]
+fn a_store_with_a_movable_clock_is_used_only_by_processes_with_one() {
+    let redis = RedisServer::start();
+    let mut sukkal = Sukkal::start_with(&redis.url(), &[MOVABLE_CLOCK]);
+    block_until("the store has a version", || redis.command(&["EXISTS", LAYOUT]).as_int() == 1);
+    sukkal.kill();
+    let layout = redis.command(&["GET", LAYOUT]).as_text().to_owned();
+
+    redis.command(&["FLUSHALL"]);
+    redis.command(&["SET", LAYOUT, &layout]);
+    assert_refused(&redis, &layout);
+    redis.command(&["SET", LAYOUT, "3"]);
+    let (code, said) = refused(&["check", "--store", &redis.url()], &[MOVABLE_CLOCK]);
+    assert!(code == Some(2) && said.contains("layout \"3\""), "{said}");
+}
+
+#[test]
+fn a_service_with_a_movable_clock_listens_on_loopback_addresses_only() {
+    let everybody = ("SUKKAL_AUTH__STRATEGIES", "none");
+    for listener in ["SUKKAL_BIND", "SUKKAL_OPERATIONS__BIND", "SUKKAL_WEBSOCKET__BIND"] {
+        let others = ["SUKKAL_BIND", "SUKKAL_OPERATIONS__BIND"].map(|name| (name, "127.0.0.1:0"));
+        let options = [&others[..], &[MOVABLE_CLOCK, everybody, (listener, "0.0.0.0:0")]].concat();
+
+        let (code, said) = refused(&["serve", "--store", "memory:"], &options);
+
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("is not a loopback address, and SUKKAL_MOVABLE_CLOCK is set"), "{said}");
     }
 }

@@ -14,7 +14,7 @@ use sukkal::storage::{
 use uuid::Uuid;
 
 use super::gate::Gate;
-use crate::support::redis::RedisServer;
+use support::redis::RedisServer;
 
 const PROJECT: &str = "lost-deliveries";
 const OK: &str = "the store answers";

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::gate::Gate;
 use super::requests::{Requests, ids};
 use super::stored::Stored;
-use crate::support::proxy::Proxy;
-use crate::support::random::Random;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use support::proxy::Proxy;
+use support::random::Random;
+use support::redis::RedisServer;
+use support::sukkal::{Api, Sukkal};
 
 /// More commands than a request has.
 const COMMANDS_MAX: usize = 20;

@@ -1,10 +1,12 @@
 //! A Redis that cannot be used because of a wrong setting. One log line, `/readyz` and `sukkal
 //! check` give the reason, and the log says when the store works again.
 
+use futures::future::join_all;
 use serde_json::Value;
+use tokio::process::Command;
 
-use crate::support::redis::{RedisServer, block_until, child_command};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, child_command, until};
+use support::sukkal::Sukkal;
 
 const PASSWORD: &str = "open-sesame";
 const UNUSABLE: &str = "the store cannot be used";
@@ -21,9 +23,9 @@ async fn readiness(sukkal: &Sukkal) -> (u16, String) {
 }
 
 /// Returns the output of `sukkal check` for a store that it cannot reach.
-fn check(store: &str) -> String {
-    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
-    let output = command.args(["check", "--store", store]).output().unwrap();
+async fn check(store: &str) -> String {
+    let mut command = Command::from(child_command(support::sukkal::binary()));
+    let output = command.args(["check", "--store", store]).output().await.unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -40,7 +42,7 @@ async fn each_wrong_setting_is_named_once_in_the_log_by_readyz_and_by_check() {
     locked.command(&["CONFIG", "SET", "requirepass", PASSWORD]);
     let (open, locked, gone, replica) = (open.port(), locked.port(), gone.port(), replica.port());
 
-    for (store, reason) in [
+    let rows = [
         (format!("redis://127.0.0.1:{gone}"), "Connection refused"),
         (format!("redis://127.0.0.1:{locked}"), "NOAUTH"),
         (format!("redis://:{PASSWORD}-not@127.0.0.1:{locked}"), "WRONGPASS"),
@@ -51,33 +53,35 @@ async fn each_wrong_setting_is_named_once_in_the_log_by_readyz_and_by_check() {
         (format!("redis-cluster://127.0.0.1:{open}"), "cluster support disabled"),
         (format!("redis-cluster://127.0.0.1:{gone}"), "Connection refused"),
         (format!("redis-sentinel://127.0.0.1:{open}/main"), "unknown command 'SENTINEL'"),
-    ] {
+    ];
+    join_all(rows.map(async |(store, reason)| {
         let sukkal = Sukkal::start(&store);
-        block_until("the reason is logged", || !lines(&sukkal, UNUSABLE).is_empty());
+        until("the reason is logged", async || !lines(&sukkal, UNUSABLE).is_empty()).await;
 
-        let (status, description) = readiness(&sukkal).await;
+        let ((status, description), checked) = tokio::join!(readiness(&sukkal), check(&store));
         assert_eq!(status, 503);
         assert!(description.contains(reason), "{store}: {description}");
-        assert!(check(&store).contains(reason), "{store}");
+        assert!(checked.contains(reason), "{store}");
 
         let logged = lines(&sukkal, "\"ERROR\"");
         assert!(logged.iter().any(|line| line.contains(UNUSABLE) && line.contains(reason)), "{store}: {logged:#?}");
         assert_eq!(lines(&sukkal, UNUSABLE).len(), 1, "{store}: {logged:#?}");
         assert_eq!(lines(&sukkal, "janitor"), [] as [&str; 0]);
         assert!(!sukkal.log().concat().contains(PASSWORD));
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
 async fn a_recovered_redis_is_reported() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&redis.url());
-    block_until("it is connected", || !lines(&sukkal, "connected to the store").is_empty());
+    until("it is connected", async || !lines(&sukkal, "connected to the store").is_empty()).await;
 
     redis.kill();
-    block_until("the loss is logged", || lines(&sukkal, UNUSABLE).len() == 1);
+    until("the loss is logged", async || lines(&sukkal, UNUSABLE).len() == 1).await;
     redis.restart();
-    block_until("the return is logged", || lines(&sukkal, "the store can be used again").len() == 1);
+    until("the return is logged", async || lines(&sukkal, "the store can be used again").len() == 1).await;
 
     assert_eq!(readiness(&sukkal).await.0, 204);
 }
@@ -86,10 +90,10 @@ async fn a_recovered_redis_is_reported() {
 async fn a_user_that_is_added_later_works_without_a_restart() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start(&format!("redis://ali:{PASSWORD}@127.0.0.1:{}", redis.port()));
-    block_until("the reason is logged", || !lines(&sukkal, "WRONGPASS").is_empty());
+    until("the reason is logged", async || !lines(&sukkal, "WRONGPASS").is_empty()).await;
 
     redis.command(&["ACL", "SETUSER", "ali", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"]);
 
-    block_until("it can be used", || !lines(&sukkal, "the store can be used again").is_empty());
+    until("it can be used", async || !lines(&sukkal, "the store can be used again").is_empty()).await;
     assert_eq!(readiness(&sukkal).await.0, 204);
 }

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use serde_json::json;
 
 use super::process::{Program, refused};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::redis::RedisServer;
+use support::sukkal::{CLIENT, Sukkal};
 
 /// Options, and the message about them. `FILE` stands for the path of a file with these options.
 #[test]

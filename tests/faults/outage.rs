@@ -10,10 +10,10 @@ use tokio::time::timeout;
 
 use super::gate::Gate;
 use super::requests::{self, Answer, DELETES, HANG_TIMEOUT, Kind, READS, Requests, WRITES, all_done, all_refused};
-use crate::support::ports;
-use crate::support::proxy::Proxy;
-use crate::support::redis::{RedisServer, Reply, block_until};
-use crate::support::sukkal::Sukkal;
+use support::ports;
+use support::proxy::Proxy;
+use support::redis::{RedisServer, Reply, block_until};
+use support::sukkal::Sukkal;
 
 /// Number of concurrent requests.
 const MANY: usize = 64;

@@ -19,16 +19,18 @@ use tokio::time::{Duration, sleep};
 use super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::half_done::work::drain;
 use super::stored::Stored;
-use crate::support::random::{self, Random};
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::random::{self, Random};
+use support::redis::{RedisServer, block_until};
+use support::report;
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
 const PROJECT: &str = "power-cut";
 const WORK: &str = "work";
 const DEAD: &str = "dead";
 const MESSAGES: &str = "/v2/queues/work/messages";
 
-const CUTS: u64 = 6;
+const CUTS: usize = 6;
 /// Backlog at which producers wait for the workers.
 const BACKLOG_MAX: i64 = 300;
 /// Longer than any claim and delay here, and the largest step of the clock after a cut, in seconds.
@@ -59,11 +61,15 @@ struct SharedState {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_messages_survive_power_cuts_of_a_redis_that_syncs_every_write() {
     let redis = Arc::new(RedisServer::start_with(&[("appendonly", "yes"), ("appendfsync", "always")]));
-    let servers = [(); 2]
-        .map(|()| Sukkal::start_with(&redis.url(), &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")]));
-    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let servers = [(); 2].map(|()| {
+        Sukkal::start_with(
+            &redis.url(),
+            &[("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1"), MOVABLE_CLOCK],
+        )
+    });
+    let store = open_movable(&redis.url());
     let seed = random::seed();
-    println!("power cuts: SUKKAL_SEED={seed}");
+    let cuts = cuts::count(CUTS);
     let keys = json!({ "_max_claim_count": 2, "_dead_letter_queue": "dead", "_default_message_delay": 1 });
     let created = servers[0].project(PROJECT).put("/v2/queues/work").json(&keys).send().await.unwrap();
     assert_eq!(created.status(), 201);
@@ -79,20 +85,27 @@ async fn acknowledged_messages_survive_power_cuts_of_a_redis_that_syncs_every_wr
         let queue = if number == WORKERS { DEAD } else { WORK };
         actors.spawn(work(api(number), queue, shared.clone(), Random::new(seed, 2, number)));
     }
-    let ahead_s = cut_power(&redis, &store, &shared, Random::new(seed, 3, 0)).await;
+    let ahead_s = cut_power(cuts, &redis, &store, &shared, Random::new(seed, 3, 0)).await;
     shared.over.store(true, Ordering::SeqCst);
     actors.join_all().await;
 
     for queue in [WORK, DEAD] {
         set_clock(&store, queue, ahead_s + ALL_EXPIRED_S).await;
     }
-    verify(&redis, &api(0), &shared).await;
+    let summary = verify(&redis, &api(0), &shared).await;
+    report::checked("power_cut", "standalone", cuts, format!("{summary}, seed {seed}"));
 }
 
 /// Kills and restarts Redis repeatedly. Returns how far the clock has been moved.
-async fn cut_power(redis: &Arc<RedisServer>, store: &RedisStore, shared: &SharedState, mut random: Random) -> u64 {
+async fn cut_power(
+    cuts: usize,
+    redis: &Arc<RedisServer>,
+    store: &RedisStore,
+    shared: &SharedState,
+    mut random: Random,
+) -> u64 {
     let mut ahead_s = 0;
-    for _ in 0..cuts::count(CUTS) {
+    for _ in 0..cuts {
         let due = shared.answers.load(Ordering::SeqCst) + random.within(ANSWERS_PER_CUT / 2..=ANSWERS_PER_CUT);
         wait_until(|| shared.answers.load(Ordering::SeqCst) >= due).await;
         let refused = shared.refusals.load(Ordering::SeqCst);
@@ -194,8 +207,8 @@ async fn delete(api: &Api, shared: &SharedState, message: &Value, moves: u64) {
     }
 }
 
-/// Checks that each message exists only where the guarantees require, and once.
-async fn verify(redis: &RedisServer, api: &Api, shared: &SharedState) {
+/// Checks that each message exists only where the guarantees require, and once. Returns a summary.
+async fn verify(redis: &RedisServer, api: &Api, shared: &SharedState) -> String {
     let stored = Stored { redis, project: PROJECT };
     block_until("all dead letters have arrived", || stored.outbox_length(WORK) == 0);
     let (work, dead) = (stats(api, WORK).await, stats(api, DEAD).await);
@@ -225,12 +238,14 @@ async fn verify(redis: &RedisServer, api: &Api, shared: &SharedState) {
     let count = |which: fn(&Guarantees) -> bool| guarantees.values().filter(|guarantee| which(guarantee)).count();
     let (posted, deleted) = (count(|guarantee| guarantee.posted), count(|guarantee| guarantee.deleted.is_some()));
     let dead_letters = shared.dead_letters.load(Ordering::SeqCst);
-    println!(
-        "power cuts: of {} messages {posted} were acknowledged, {deleted} deleted, {dead_letters} became dead letters; {} requests refused",
+    let summary = format!(
+        "of {} messages {posted} were acknowledged, {deleted} deleted, {dead_letters} became dead letters; {} requests \
+         refused",
         guarantees.len(),
         shared.refusals.load(Ordering::SeqCst)
     );
-    assert!(posted > 0 && deleted > 0 && dead_letters > 0, "the run lacks some kinds of events");
+    assert!(posted > 0 && deleted > 0 && dead_letters > 0, "the run lacks some kinds of events: {summary}");
+    summary
 }
 
 /// Returns the number of messages, and checks that none is claimed.

@@ -8,8 +8,8 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::support::redis::{block_until, child_command, spawn};
-use crate::support::secrets;
+use support::redis::{block_until, child_command, spawn};
+use support::secrets;
 
 /// A running server with the options of the test, which is killed on drop. The test fails if its log
 /// has a secret.
@@ -80,7 +80,7 @@ pub(crate) fn refused<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &s
 
 fn command<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Command {
     secrets::note_environment(environment);
-    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(support::sukkal::binary());
     command.args(arguments).envs(environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command

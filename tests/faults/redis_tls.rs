@@ -5,13 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::support::certificates::{Authority, Certificate, LOCAL, text};
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::certificates::{Authority, Certificate, LOCAL, text};
+use support::cluster::RedisCluster;
+use support::redis::{RedisServer, until};
+use support::sukkal::{Api, Sukkal};
 
 const MASTER: &str = "mymaster";
 const FEED: &str = "/v2/queues/feed/messages";
@@ -86,11 +87,11 @@ fn errors(sukkal: &Sukkal) -> Vec<String> {
 
 /// Asserts that the reason is logged once, and that requests get it in time.
 async fn assert_refused(sukkal: &Sukkal, reason: &str) {
-    block_until(reason, || !errors(sukkal).is_empty());
-    let began = Instant::now();
+    until(reason, async || !errors(sukkal).is_empty()).await;
+    let (api, began) = (sukkal.project("p"), Instant::now());
+    let readiness = async { reqwest::get(sukkal.url("/readyz")).await.unwrap().text().await.unwrap() };
 
-    let status = post(&sukkal.project("p"), "x").await;
-    let ready = reqwest::get(sukkal.url("/readyz")).await.unwrap().text().await.unwrap();
+    let (status, ready) = tokio::join!(post(&api, "x"), readiness);
 
     assert_eq!(status, 503, "{reason}");
     assert!(began.elapsed() < REFUSED_WITHIN, "{reason}: {:?}", began.elapsed());
@@ -128,27 +129,32 @@ async fn a_certificate_that_is_not_accepted_is_named_in_the_log_and_in_responses
     let stranger = other.issue_for("stranger", "DNS:sukkal");
     let (trusted, untrusted) = (authority.file(), other.file());
 
-    for redis in Redis::all(&server, &trusted) {
-        let url = redis.url();
+    let servers = Redis::all(&server, &trusted);
+    let mut refused = Vec::new();
+    for redis in &servers {
+        let start = |authority, own| start(&redis.url(), authority, own);
         let unknown_authority = "the TLS certificate of 127.0.0.1 was issued by an authority that is not trusted";
-        assert_refused(&start(&url, Some(&untrusted), Some(&client)), unknown_authority).await;
-        assert_refused(&start(&url, None, Some(&client)), unknown_authority).await;
-        assert_refused(&start(&url, Some(&trusted), None), "the server requires a client certificate").await;
-        let refused = "does not accept the client certificate (UnknownCA)";
-        assert_refused(&start(&url, Some(&trusted), Some(&stranger)), refused).await;
+        refused.push((start(Some(&untrusted), Some(&client)), unknown_authority));
+        refused.push((start(None, Some(&client)), unknown_authority));
+        refused.push((start(Some(&trusted), None), "the server requires a client certificate"));
+        let unknown_client = "does not accept the client certificate (UnknownCA)";
+        refused.push((start(Some(&trusted), Some(&stranger)), unknown_client));
     }
 
     let expired = authority.issue_expired("expired", LOCAL);
     let elsewhere = authority.issue_for("elsewhere", "DNS:redis.example,IP:192.0.2.1");
     let expired_client = authority.issue_expired("client-of-2020", "DNS:sukkal");
+    let mut others = Vec::new();
     for (server, client, reason) in [
         (&expired, &client, "the TLS certificate of 127.0.0.1 has expired"),
         (&elsewhere, &client, "the TLS certificate of 127.0.0.1 is for another name: redis.example, 192.0.2.1"),
         (&server, &expired_client, "does not accept the client certificate (CertificateExpired)"),
     ] {
         let redis = RedisServer::start_with(&server_options(server, &trusted));
-        assert_refused(&start(&redis.url(), Some(&trusted), Some(client)), reason).await;
+        refused.push((start(&redis.url(), Some(&trusted), Some(client)), reason));
+        others.push(redis);
     }
+    join_all(refused.iter().map(|(sukkal, reason)| assert_refused(sukkal, reason))).await;
 }
 
 #[tokio::test]

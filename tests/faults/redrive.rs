@@ -12,13 +12,14 @@ use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::sleep;
 
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Api;
-use crate::support::test_bed::{Server, TestBed};
+use support::redis::RedisServer;
+use support::sukkal::Api;
+use support::test_bed::{Server, TestBed};
+use support::{campaign, report};
 
 const PROJECT: &str = "campaign";
 const ORIGINS: usize = 4;
-const MESSAGES: usize = 3_000;
+const MESSAGES: usize = 2_000;
 const MESSAGES_PER_POST: usize = 1_000;
 const NO_JANITOR: [(&str, &str); 1] = [("SUKKAL_JANITOR__PAUSE", "86400")];
 const BUSY_JANITOR: [(&str, &str); 3] = [
@@ -32,7 +33,7 @@ const LEASE_OVER_US: i64 = 11_000_000;
 #[tokio::test(flavor = "multi_thread")]
 async fn each_dead_letter_is_processed_once_over_redis() {
     let redis = RedisServer::start();
-    run("Redis", TestBed::redis(&redis.url()), || drop(redis.command(&["DEL", "sukkal:{janitor}"]))).await;
+    run("redis", TestBed::redis(&redis.url()), || drop(redis.command(&["DEL", "sukkal:{janitor}"]))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +44,7 @@ async fn each_dead_letter_is_processed_once_in_an_embedded_store() {
 }
 
 async fn run(name: &str, bed: TestBed, end_janitor_lease: impl Fn()) {
-    let count = std::env::var("SUKKAL_REDRIVEN").map_or(MESSAGES, |text| text.parse().unwrap());
+    let count = campaign::size("SUKKAL_REDRIVEN", MESSAGES);
     let mut preparing = bed.serve(&BUSY_JANITOR);
     prepare(&preparing.project(PROJECT), count).await;
     preparing.kill();
@@ -92,7 +93,7 @@ async fn run(name: &str, bed: TestBed, end_janitor_lease: impl Fn()) {
     processed.sort_unstable();
     assert_eq!(processed.len(), count, "{task}");
     assert_eq!(processed, (0..count).collect::<Vec<_>>());
-    println!("{name}: {count} dead letters in {took:?} with two killed processes, {task}");
+    report::checked("redrive", name, count, format!("in {took:?} with two killed processes, {task}"));
 }
 
 fn origin_name(number: usize) -> String {

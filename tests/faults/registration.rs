@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::gate::Gate;
 use super::process::refused;
 use super::stored::Stored;
-use crate::support::redis::{RedisServer, Reply};
+use support::redis::{RedisServer, Reply};
 
 const PROJECT: &str = "registered";
 const REGISTER: &str = "sukkal:{registered}:queues";

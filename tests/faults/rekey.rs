@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, block_until, child_command, spawn};
-use crate::support::sukkal::{Api, Sukkal};
+use support::cluster::RedisCluster;
+use support::redis::{RedisServer, block_until, child_command, spawn};
+use support::sukkal::{Api, Sukkal};
 
 const FIRST: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const OTHERS: &str = "SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS";
@@ -37,7 +37,7 @@ fn start(store: &str, first: &str, others: &str) -> Sukkal {
 }
 
 fn command(store: &str, first: &str, others: &str) -> Command {
-    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(support::sukkal::binary());
     command.args(["rekey", "--store", store]).envs([(FIRST, first), (OTHERS, others)]);
     command
 }
@@ -145,7 +145,7 @@ async fn the_new_key_is_enough_afterwards() {
 }
 
 fn check(store: &str) -> Option<i32> {
-    let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+    let mut command = child_command(support::sukkal::binary());
     command.args(["check", "--store", store]).output().unwrap().status.code()
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, Sukkal};
 
 /// The promised limits: the duration of a response, and the time until all requests work after the
 /// store is back.

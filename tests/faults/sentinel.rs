@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::redis_tls::{server_options, start};
-use crate::support::certificates::{Authority, Certificate, LOCAL};
-use crate::support::proxy::Proxy;
-use crate::support::redis::{RedisServer, Reply, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::certificates::{Authority, Certificate, LOCAL};
+use support::proxy::Proxy;
+use support::redis::{RedisServer, Reply, block_until};
+use support::sukkal::{Api, Sukkal};
 
 /// Much longer than a failover takes.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::support::redis::{RedisServer, Reply};
+use support::redis::{RedisServer, Reply};
 
 /// Length of a message's key, with which its entry begins; of an entry with a delivery state; of a
 /// claim id.

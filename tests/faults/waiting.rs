@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
 
 use super::process::Program;
-use crate::support::cluster::RedisCluster;
-use crate::support::events::Events;
-use crate::support::proxy::Proxy;
-use crate::support::redis::{RedisServer, Reply, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::cluster::RedisCluster;
+use support::events::Events;
+use support::exposition::Exposition;
+use support::proxy::Proxy;
+use support::redis::{RedisServer, Reply, block_until, until};
+use support::sukkal::{Api, Sukkal};
 
 const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
 const PROJECT: &str = "waiting";
@@ -22,7 +22,8 @@ const MESSAGES: &str = "/v2/queues/q/messages";
 const FEED: &str = "/v2/queues/q/messages?echo=true";
 const CLAIMS: &str = "/v2/queues/q/claims?wait=30";
 /// Longest duration of a drain on a busy machine; waits are longer.
-const PROMPT: Duration = Duration::from_secs(10);
+const PROMPT: Duration = Duration::from_secs(20);
+
 /// Returns how many processes have subscribed to the queue, according to Redis.
 fn subscribers(redis: &RedisServer) -> i64 {
     redis.command(&["PUBSUB", "SHARDNUMSUB", CHANNEL]).items()[1].as_int()
@@ -39,12 +40,10 @@ fn start_waiting(request: RequestBuilder) -> JoinHandle<(u16, Value)> {
 /// Posts as soon as that is possible again.
 async fn post(api: &Api, body: &str) {
     let message = json!({ "messages": [{ "body": body }] });
-    let posted = async {
-        while api.post(MESSAGES, &message).header("Idempotency-Key", body).send().await.unwrap().status() != 201 {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), posted).await.expect("the store is back");
+    until("the store is back", async || {
+        api.post(MESSAGES, &message).header("Idempotency-Key", body).send().await.unwrap().status() == 201
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +147,8 @@ async fn a_drain_responds_to_waiters_and_other_processes_take_over() {
         let redis = RedisServer::start();
         let uri = if store == "redis" { redis.url() } else { "memory:".to_owned() };
         let mut first = Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &uri], &[]);
-        let api = Api::new(format!("http://{}", first.address), PROJECT);
+        let url = format!("http://{}", first.address);
+        let api = Api::new(url.clone(), PROJECT);
         let mut events = Events::open(api.get(FEED)).await;
         post(&api, "before").await;
         let seen = events.next().await.unwrap();
@@ -157,9 +157,8 @@ async fn a_drain_responds_to_waiters_and_other_processes_take_over() {
             start_waiting(api.post("/v2/queues/other/claims?wait=30", &json!({}))),
             start_waiting(api.delete("/v2/queues/other/messages?pop=1&wait=30")),
         ];
-        // A request behind theirs on another connection gets its response when they have begun to
-        // wait.
-        sleep(Duration::from_millis(300)).await;
+        let waiters = async || Exposition::of(&url).await.value("sukkal_waiting_requests");
+        until("the requests wait", async || waiters().await == Some(3.0)).await;
 
         let start = Instant::now();
         first.signal("TERM");
@@ -186,7 +185,7 @@ async fn a_drain_responds_to_waiters_and_other_processes_take_over() {
 
 /// Messages of 200 KB that the client does not read, far more than a page and the network buffers
 /// hold.
-const UNREAD: usize = 400;
+const UNREAD: usize = 200;
 const UNREAD_BYTES: usize = 200_000;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,10 +7,10 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{read, succeed};
-use crate::support::exposition::Exposition;
-use crate::support::redis::RedisServer;
+use support::exposition::Exposition;
+use support::redis::RedisServer;
 
-use crate::support::sukkal::{POOLING, Sukkal};
+use support::sukkal::{POOLING, Sukkal};
 
 const ALERTS: &str = "ops/alerts.yml";
 const DASHBOARD: &str = "ops/grafana-dashboard.json";

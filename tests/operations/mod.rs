@@ -7,14 +7,14 @@ mod runbook;
 mod service_unit;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::redis::child_command;
+use support::redis::child_command;
 
 /// Returns a path in the repository.
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    support::root().join(name)
 }
 
 fn read(name: &str) -> String {
@@ -25,7 +25,7 @@ fn read(name: &str) -> String {
 fn succeed(program: &str, arguments: &[&str]) -> String {
     let mut command: Command = child_command(program);
     let output = command.args(arguments).current_dir(path(".")).output();
-    let output = output.unwrap_or_else(|error| panic!("{program} is missing; `make operations` installs it: {error}"));
+    let output = output.unwrap_or_else(|error| panic!("{program} is missing; `make tools` installs it: {error}"));
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
     said.into_owned()

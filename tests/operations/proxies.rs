@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::read;
-use crate::support::events::Events;
-use crate::support::exposition::Exposition;
-use crate::support::ports::{first_that_starts, free_port};
-use crate::support::redis::{RedisServer, child_command, start_listening};
-use crate::support::sukkal::{Api, Sukkal};
+use support::events::Events;
+use support::exposition::Exposition;
+use support::ports::{first_that_starts, free_port};
+use support::redis::{RedisServer, child_command, start_listening};
+use support::sukkal::{Api, Sukkal};
 
 /// A proxy that is killed on drop.
 struct Proxy {

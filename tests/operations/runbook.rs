@@ -18,8 +18,8 @@ use std::thread;
 use tempfile::TempDir;
 
 use super::read;
-use crate::support::ports::free_port;
-use crate::support::redis::{RedisServer, block_until, child_command, limit_files, spawn};
+use support::ports::free_port;
+use support::redis::{RedisServer, block_until, child_command, limit_files, spawn};
 
 const PAGE: &str = "docs/runbook.md";
 const INTRODUCTION: &str = "";
@@ -131,7 +131,7 @@ impl Machine {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         }
         // A copy could not be executed while a process that another test starts has inherited its file.
-        symlink(env!("CARGO_BIN_EXE_sukkal"), machine.path("bin/sukkal")).unwrap();
+        symlink(support::sukkal::binary(), machine.path("bin/sukkal")).unwrap();
         machine
     }
 

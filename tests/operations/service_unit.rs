@@ -13,7 +13,8 @@ fn systemd_accepts_the_unit_and_rates_it_as_hardened() {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("sukkal.service");
     // systemd checks that the program exists.
-    fs::write(&unit, read(UNIT).replace("/usr/local/bin/sukkal", env!("CARGO_BIN_EXE_sukkal"))).unwrap();
+    let binary = support::sukkal::binary().to_str().unwrap();
+    fs::write(&unit, read(UNIT).replace("/usr/local/bin/sukkal", binary)).unwrap();
     let unit = unit.to_str().unwrap();
 
     let said = succeed("systemd-analyze", &["verify", unit]);

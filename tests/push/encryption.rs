@@ -4,12 +4,15 @@ use serde_json::json;
 
 use super::endpoint::Endpoint;
 use super::{Bench, failing_first, id};
-use crate::support::redis::child_command;
+use support::redis::child_command;
+use support::sukkal::MOVABLE_CLOCK;
 
 const KEY: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const MARK: &str = "a text that no other value contains";
-/// A policy whose first retry comes long after the message.
-const LATE: &str = r#"{"retries_with_no_delay": 0, "minimum_delay": 5, "maximum_delay": 15}"#;
+/// A policy whose first retry comes long after the message, unless the clock of the queue is moved by
+/// [`LATE_S`].
+const LATE: &str = r#"{"retries_with_no_delay": 0, "minimum_delay": 60, "maximum_delay": 70}"#;
+const LATE_S: i64 = 100;
 
 /// Lua script that counts the values of a hash, and those that contain a text.
 const COUNT: &str = "
@@ -47,6 +50,7 @@ async fn bodies_are_sealed_in_retries_and_open_in_notifications() {
 
     bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
     assert_eq!(stored_retries(&bench, MARK), (1, 0));
+    bench.set_clock_ahead(&id(&created), LATE_S).await;
     let body = json!({"kind": "a", "text": MARK});
     assert_eq!(endpoint.bodies(2).await, [body.clone(), body]);
     bench.wait_until(&id(&created), |figures| figures["delivered"] == 1 && figures["retrying"] == 0).await;
@@ -63,14 +67,19 @@ async fn a_retry_is_encrypted_anew_with_the_messages() {
     bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
 
     let store = bench.redis.as_ref().unwrap().url();
-    let mut rekey = child_command(env!("CARGO_BIN_EXE_sukkal"));
-    rekey.args(["rekey", "--store", &store]).envs([(KEY, "two"), ("SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS", "one")]);
+    let mut rekey = child_command(support::sukkal::binary());
+    rekey.args(["rekey", "--store", &store]).envs([
+        MOVABLE_CLOCK,
+        (KEY, "two"),
+        ("SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS", "one"),
+    ]);
     let output = rekey.output().unwrap();
-    bench.restart(&[(KEY, "two")]);
+    bench.restart(&[(KEY, "two")]).await;
 
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("queues: 1, encrypted messages: 2, encrypted anew: 2\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(0));
+    bench.set_clock_ahead(&id(&created), LATE_S).await;
     assert_eq!(endpoint.bodies(2).await, ["a", "a"].map(|body| json!(body)));
 }
 
@@ -90,7 +99,8 @@ async fn a_server_with_another_key_pauses_the_subscription_and_skips_nothing() {
     bench.post(&[json!(1), json!(2)]).await;
 
     // One subscription begins with a retry, and the other one with a message of the feed.
-    bench.restart(&[(KEY, "two")]);
+    bench.restart(&[(KEY, "two")]).await;
+    bench.set_clock_ahead(&subscriptions[0], LATE_S).await;
     for id in &subscriptions {
         bench.act(id, "resume", &json!({})).await;
         let figures = bench.wait_until(id, |figures| figures["state"] == "paused").await;
@@ -103,7 +113,7 @@ async fn a_server_with_another_key_pauses_the_subscription_and_skips_nothing() {
     }
     assert_eq!((endpoint.received().len(), new_endpoint.received().len()), (1, 0));
 
-    bench.restart(&[(KEY, "one")]);
+    bench.restart(&[(KEY, "one")]).await;
     for id in &subscriptions {
         bench.act(id, "resume", &json!({})).await;
         let figures = bench.wait_until(id, |figures| figures["delivered"] == 3).await;

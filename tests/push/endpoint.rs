@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::support::ports;
+use support::ports;
 
 /// Maximum time that a test waits for a notification.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +38,8 @@ pub(crate) enum Answer {
     With(u16, &'static str, String),
     /// A status after this time.
     After(Duration, u16),
+    /// A status as soon as the test sets this to true.
+    When(watch::Receiver<bool>, u16),
     /// No answer, and the connection is closed.
     Reset,
     /// No answer, and the connection stays open.
@@ -162,6 +164,10 @@ async fn respond(answer: Answer) -> Result<Response<Full<Bytes>>, std::io::Error
         }
         Answer::After(time, code) => {
             sleep(time).await;
+            status(code)
+        }
+        Answer::When(mut allowed, code) => {
+            let _the_test_has_ended = allowed.wait_for(|is_allowed| *is_allowed).await;
             status(code)
         }
         Answer::Reset => return Err(std::io::Error::other("reset")),

@@ -11,13 +11,15 @@ mod refused_addresses;
 mod retries;
 mod signatures;
 
+use reqwest::Method;
 use serde_json::{Value, json};
+use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::EmbeddedStore;
 
 use self::endpoint::Endpoint;
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::Api;
-use crate::support::test_bed::{Server, TestBed};
+use support::redis::RedisServer;
+use support::sukkal::Api;
+use support::test_bed::{Server, TestBed};
 
 /// Runs each of these tests over Redis and over an embedded store, on a server with these options.
 macro_rules! over_each_store {
@@ -49,6 +51,9 @@ pub(crate) const LOCAL: [(&str, &str); 2] =
 /// A retry policy without delays, but for the last retries.
 const QUICK: &str = r#"{"retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0,
     "minimum_delay": 1, "maximum_delay": 11}"#;
+/// A retry policy without the last retries. The delays must differ by 10 s, and negative ones count as 0.
+const AT_ONCE: &str = r#"{"retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0,
+    "minimum_delay": -10, "maximum_delay": 0}"#;
 
 /// A server over one kind of store, and a client of it.
 struct Bench {
@@ -78,11 +83,9 @@ impl Bench {
         Self { store, server, api, redis }
     }
 
-    /// Stops the server, which is a process, and starts one with these options.
-    fn restart(&mut self, options: &[(&str, &str)]) {
-        let Server::Process(process) = &mut self.server else { panic!("a server in this process cannot stop") };
-        process.terminate();
-        assert!(process.wait().success());
+    /// Stops the server, and starts one with these options. It knows only what is stored.
+    async fn restart(&mut self, options: &[(&str, &str)]) {
+        self.server.stop().await;
         self.server = self.store.serve(&[&LOCAL, options].concat());
         self.api = self.server.project("p");
     }
@@ -146,6 +149,15 @@ impl Bench {
         document["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
     }
 
+    /// Sets the clock of the queue `q` ahead of the real time. The process reads the clock only from time
+    /// to time, and when this subscription has changed.
+    async fn set_clock_ahead(&self, id: &str, seconds: i64) {
+        let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
+        self.store.set_clock(&queue, seconds * 1_000_000).await;
+        let change = self.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{id}"));
+        assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
+    }
+
     /// Sends a request without a body to a path under the subscription.
     async fn act(&self, id: &str, action: &str, body: &Value) {
         let path = format!("/v2/queues/q/subscriptions/{id}/{action}");
@@ -165,6 +177,11 @@ fn numbers(first: usize, count: usize) -> Vec<Value> {
 
 fn retry_policy() -> Value {
     serde_json::from_str(QUICK).unwrap()
+}
+
+/// Returns a retry policy that gives a message up after four attempts at once.
+fn retries_at_once() -> Value {
+    serde_json::from_str(AT_ONCE).unwrap()
 }
 
 /// Returns an endpoint that answers with these statuses in turn, and then with 204.

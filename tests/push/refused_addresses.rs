@@ -16,8 +16,8 @@ use tokio::task::spawn_blocking;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, failing_first, id, numbers, retry_policy};
-use crate::support::ports;
-use crate::support::test_bed::{Server, TestBed};
+use support::ports;
+use support::test_bed::{Server, TestBed};
 
 const NETWORKS: &str = "SUKKAL_PUSH__ALLOWED_NETWORKS";
 const PORTS: &str = "SUKKAL_PUSH__ALLOWED_PORTS";
@@ -140,7 +140,7 @@ async fn rules_that_became_stricter_apply_to_existing_subscriptions() {
     .into_iter()
     .enumerate()
     {
-        bench.restart(&[(option, value)]);
+        bench.restart(&[(option, value)]).await;
         let before = bench.figures(&ids[0]).await["attempts"].as_u64().unwrap();
         bench.post(&numbers(number, 1)).await;
         for id in &ids {

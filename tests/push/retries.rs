@@ -1,11 +1,10 @@
 //! What happens when a notification fails.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::endpoint::{Answer, Endpoint};
-use super::{Bench, failing_first, id, numbers, retry_policy};
+use super::{Bench, failing_first, id, numbers, retries_at_once, retry_policy};
+use support::redis::until;
 
 /// Row 8.6-6.
 async fn a_failed_notification_is_repeated_with_the_same_id(bench: Bench) {
@@ -65,7 +64,7 @@ async fn a_retry_outlives_its_message(bench: Bench) {
 
 async fn a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue(bench: Bench) {
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
-    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let options = json!({"_retry_policy": retries_at_once(), "dead_letter_queue": "dead"});
     let created = bench.subscribe(&endpoint.url("/"), options).await;
 
     bench.post(&numbers(5, 1)).await;
@@ -77,7 +76,7 @@ async fn a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue(bench
 
 async fn a_message_that_is_given_up_again_is_a_dead_letter_again(bench: Bench) {
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
-    let options = json!({"dead_letter_queue": "dead", "_retry_policy": retry_policy()});
+    let options = json!({"dead_letter_queue": "dead", "_retry_policy": retries_at_once()});
     let created = bench.subscribe(&endpoint.url("/"), options).await;
     let ids = bench.post(&numbers(7, 1)).await;
     bench.wait_until(&id(&created), |figures| figures["given_up"] == 1).await;
@@ -93,7 +92,7 @@ async fn dead_letters_do_not_go_around_in_a_circle(bench: Bench) {
     let mut last = json!(null);
     for (queue, dead) in [("q", "dead"), ("dead", "q")] {
         for number in 0..2 {
-            let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": dead});
+            let options = json!({"_retry_policy": retries_at_once(), "dead_letter_queue": dead});
             last = bench.subscribe_to(queue, &endpoint.url(&format!("/{number}")), options).await;
         }
     }
@@ -125,29 +124,44 @@ async fn a_subscriber_is_not_called_before_the_time_that_it_asks_for(bench: Benc
         let first = std::sync::atomic::AtomicBool::new(true);
         move |_| {
             let is_first = first.swap(false, std::sync::atomic::Ordering::SeqCst);
-            if is_first { Answer::With(429, "retry-after", "2".to_owned()) } else { Answer::Status(200) }
+            if is_first { Answer::With(429, "retry-after", "600".to_owned()) } else { Answer::Status(200) }
         }
     });
-    bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
-
+    let created = bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
     bench.post(&numbers(0, 1)).await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
 
-    let received = endpoint.wait_for(2).await;
-    assert!(received[1].at - received[0].at >= Duration::from_secs(2));
+    bench.set_clock_ahead(&id(&created), 300).await;
+    assert_not_called(&bench, &endpoint, &id(&created)).await;
+
+    bench.set_clock_ahead(&id(&created), 610).await;
+    assert_eq!(endpoint.bodies(4).await, [0, 0, 1, 2].map(|number| json!(number)));
 }
 
-async fn a_wait_that_the_subscriber_asks_for_outlasts_the_lease(bench: Bench) {
-    let endpoint = Endpoint::answering(|_| Answer::With(503, "retry-after", "3600".to_owned()));
-    bench.subscribe(&endpoint.url("/"), json!({})).await;
-    bench.post(&numbers(0, 1)).await;
-    endpoint.wait_for(1).await;
-    // The lease ends when there was nothing to do for five seconds.
-    tokio::time::sleep(Duration::from_secs(8)).await;
-
-    bench.post(&numbers(1, 1)).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-
+/// Posts the messages 1 and 2, and asserts that another subscriber gets them, while this one has had
+/// one attempt.
+async fn assert_not_called(bench: &Bench, endpoint: &Endpoint, subscription: &str) {
+    let other = Endpoint::start();
+    let created = bench.subscribe(&other.url("/"), json!({"ordered": true})).await;
+    for number in 1..3 {
+        bench.post(&numbers(number, 1)).await;
+        assert_eq!(other.bodies(number).await.last(), Some(&json!(number)));
+    }
+    bench.wait_until(&id(&created), |figures| figures["delivered"] == 2).await;
+    assert_eq!(bench.figures(subscription).await["attempts"], 1);
     assert_eq!(endpoint.received().len(), 1);
+}
+
+async fn a_wait_that_the_subscriber_asks_for_outlasts_the_lease(mut bench: Bench) {
+    let endpoint = Endpoint::answering(|_| Answer::With(503, "retry-after", "3600".to_owned()));
+    let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
+    bench.post(&numbers(0, 1)).await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
+
+    // The lease ends with the server.
+    bench.restart(&[]).await;
+
+    assert_not_called(&bench, &endpoint, &id(&created)).await;
 }
 
 /// Row 8.6-6.
@@ -176,17 +190,20 @@ async fn a_message_is_kept_until_its_dead_letter_is_posted() {
     let keys = redis.command(&["KEYS", "*dead*:queue"]);
     let messages = keys.items()[0].as_text().replace(":queue", ":messages");
     redis.command(&["SET", &messages, "not what messages are stored in"]);
-    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let options = json!({"_retry_policy": retries_at_once(), "dead_letter_queue": "dead"});
     let created = bench.subscribe(&endpoint.url("/"), options).await;
     bench.post(&numbers(5, 1)).await;
     let path = format!("/v2/queues/q/subscriptions/{}/attempts", id(&created));
-    let failed = |text: &str| text.contains("its dead letter could not be posted");
-    while !failed(&bench.api.get(&path).send().await.unwrap().text().await.unwrap()) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(bench.figures(&id(&created)).await["retrying"], 1);
+    until("the last attempt has failed", async || {
+        let attempts = bench.api.get(&path).send().await.unwrap().text().await.unwrap();
+        attempts.contains("its dead letter could not be posted")
+    })
+    .await;
+    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
 
     redis.command(&["DEL", &messages]);
+    // The next attempt comes ten seconds after the last one.
+    bench.set_clock_ahead(&id(&created), 12).await;
 
     bench.wait_until(&id(&created), |figures| figures["given_up"] == 1 && figures["retrying"] == 0).await;
     assert_eq!(bench.bodies_of("dead").await, numbers(5, 1));
@@ -196,7 +213,7 @@ async fn a_message_is_kept_until_its_dead_letter_is_posted() {
 async fn quotas_do_not_refuse_dead_letters() {
     let bench = Bench::redis_with(&[("SUKKAL_QUOTAS__QUEUES", "1"), ("SUKKAL_QUOTAS__MESSAGES", "1")]);
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
-    let options = json!({"_retry_policy": retry_policy(), "dead_letter_queue": "dead"});
+    let options = json!({"_retry_policy": retries_at_once(), "dead_letter_queue": "dead"});
     let created = bench.subscribe(&endpoint.url("/"), options).await;
 
     bench.post(&numbers(5, 1)).await;

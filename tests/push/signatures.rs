@@ -12,10 +12,10 @@ use tokio::task::spawn_blocking;
 
 use super::endpoint::{Endpoint, Received};
 use super::{Bench, id, numbers};
-use crate::support::redis::{child_command, spawn};
-use crate::support::{node, python};
+use support::redis::{child_command, spawn};
+use support::{node, python};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/push");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/push");
 
 /// Returns what `verify.py` and `verify.mjs` verify: that each of these keys has signed.
 fn case(received: &Received, keys: &[&Value]) -> Value {

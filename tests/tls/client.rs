@@ -19,8 +19,9 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::{PROJECT, Server};
-use crate::support::exposition::Exposition;
-use crate::support::sukkal::CLIENT;
+use support::exposition::Exposition;
+use support::redis::until;
+use support::sukkal::CLIENT;
 
 /// Much longer than events that should happen at once may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
@@ -108,8 +109,8 @@ impl Http2 {
     /// Sends a request that waits until it can pop a message, and returns when it waits.
     pub(super) async fn wait_for_message(&mut self, server: &Server, queue: &str) -> ResponseFuture {
         let waiting = waiting_requests(server).await;
-        let response = self.send("DELETE", &format!("/v2/queues/{queue}/messages?pop=1&wait=20"), "").await;
-        until(async || waiting_requests(server).await > waiting).await;
+        let response = self.send("DELETE", &format!("/v2/queues/{queue}/messages?pop=1&wait=30"), "").await;
+        until("the request waits", async || waiting_requests(server).await > waiting).await;
         response
     }
 
@@ -139,16 +140,6 @@ pub(super) async fn metric(server: &Server, name: &str) -> u64 {
     let text = body(head(response).await).await;
     let value = Exposition::read(&text).value(name).unwrap_or_else(|| panic!("no {name} in {text}"));
     value.to_string().parse().expect("it is an integer")
-}
-
-/// Repeats a check until it succeeds.
-pub(super) async fn until(mut check: impl AsyncFnMut() -> bool) {
-    let succeeds = async {
-        while !check().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(TIMEOUT, succeeds).await.expect("the check succeeds in time");
 }
 
 /// Waits for the head of a response.

@@ -8,8 +8,8 @@ use tokio::time::{sleep, timeout};
 
 use super::client::{Http2, TIMEOUT, connect, message};
 use super::{PROJECT, Server};
-use crate::support::random::{self, Random};
-use crate::support::sukkal::CLIENT;
+use support::random::{self, Random};
+use support::sukkal::CLIENT;
 
 const ROLE: u64 = 0x6057;
 const CLIENTS: usize = 100;

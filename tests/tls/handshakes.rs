@@ -1,14 +1,14 @@
 //! Which clients get a connection: versions of TLS, protocols, and mutual TLS.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
 use super::{Server, last_line};
-use crate::support::certificates::{Authority, Certificate, text as path};
-use crate::support::redis::{block_until, child_command};
+use support::certificates::{Authority, Certificate, text as path};
+use support::redis::{POLL_TIMEOUT, block_until, child_command};
 
 /// Connects with openssl and these options.
 fn handshake(server: &Server, options: &str) -> Output {
@@ -99,7 +99,9 @@ fn bytes_that_are_no_handshake_end_the_connection() {
         let mut stream = TcpStream::connect(server.sukkal.address()).unwrap();
         // The server may close the connection before it has read everything.
         let _closed = stream.write_all(bytes);
-        let _reset = stream.read_to_end(&mut Vec::new());
+        stream.set_read_timeout(Some(POLL_TIMEOUT)).unwrap();
+        let end = stream.read_to_end(&mut Vec::new());
+        assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "the connection stays open");
     }
     assert_eq!(last_line(&server.curl("/healthz", &[])), "2 204");
 }
@@ -170,7 +172,7 @@ fn the_commands_of_sukkal_use_tls() {
     let server = Server::start(&[]);
     let url = format!("https://{}", server.sukkal.address());
     let sukkal = |arguments: &str| {
-        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+        let mut command = child_command(support::sukkal::binary());
         command.args(arguments.split(' ')).env("SSL_CERT_FILE", server.authority.file());
         command.env("SUKKAL_TLS__CERTIFICATE", &server.certificate.certificate);
         command.env("SUKKAL_TLS__KEY", &server.certificate.key).env("SUKKAL_BIND", server.sukkal.address());

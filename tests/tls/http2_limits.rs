@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::Server;
-use super::client::{Http2, TIMEOUT, body, connect, head, message, until, waiting_requests};
+use super::client::{Http2, TIMEOUT, body, connect, head, message, waiting_requests};
+use support::redis::until;
 
 /// A browser opens at most six connections with HTTP/1 to a server.
 const EVENT_STREAMS: usize = 20;
@@ -44,7 +45,7 @@ async fn a_connection_has_at_most_100_requests() {
     let server = Server::start(&[]);
     let http = Http2::open(&server).await;
 
-    until(async || http.sender.current_max_send_streams() == 100).await;
+    until("the settings arrive", async || http.sender.current_max_send_streams() == 100).await;
 }
 
 /// With HTTP/1, there is one request for each connection.
@@ -76,9 +77,11 @@ async fn a_client_that_does_not_read_loses_its_stream_only() {
     let mut settings = Builder::new();
     settings.initial_window_size(1_000);
     let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
-    let sibling = http.wait_for_message(&server, "sibling").await;
-    let unread = http.wait_for_message(&server, "unread").await;
     // A connection that is idle for three seconds is closed.
+    let path = |queue| format!("/v2/queues/{queue}/messages?pop=1&wait=30");
+    let sibling = http.send("DELETE", &path("sibling"), "").await;
+    let unread = http.send("DELETE", &path("unread"), "").await;
+    until("both requests wait", async || waiting_requests(&server).await == 2).await;
     Http2::open(&server).await.post("unread", &"x".repeat(2_000)).await;
 
     let (_, mut unread) = head(unread).await.into_parts();
@@ -150,13 +153,12 @@ async fn a_request_names_one_host_and_has_a_head_of_limited_size() {
 }
 
 #[tokio::test]
-async fn a_new_connection_replaces_an_idle_one_and_not_one_with_a_request() {
+async fn a_new_connection_replaces_one_that_was_idle_for_a_second_and_not_one_with_a_request() {
     let server = Server::start(&[("SUKKAL_MAX_CONNECTIONS", "2")]);
     let mut busy = Http2::open(&server).await;
     let waiting = busy.wait_for_message(&server, "q").await;
     let mut idle = Http2::open(&server).await;
     idle.post("other", "one").await;
-    // Connections that have been idle for a second are closed for new ones.
     sleep(Duration::from_millis(1100)).await;
 
     let mut new = Http2::open(&server).await;

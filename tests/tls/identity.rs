@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{Server, last_line};
 use crate::faults::process::refused;
-use crate::support::certificates::{Authority, Certificate};
+use support::certificates::{Authority, Certificate};
+use support::redis::block_until;
 
 /// Starts a server that asks for client certificates, with these strategies.
 fn start(authority: Authority, environment: &[(&str, &str)]) -> Server {
@@ -22,11 +23,17 @@ fn status(server: &Server, certificate: Option<&Certificate>, protocol: &str) ->
     last_line(&output).rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the senders of the requests of operators, as the log names them.
-fn logged_subjects(server: &Server) -> Vec<String> {
-    let events = server.sukkal.log().into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
-    let events = events.filter(|event| event["fields"]["message"] == "an operator acts on a project");
-    events.map(|event| event["fields"]["subject"].as_str().unwrap_or("nobody").to_owned()).collect()
+/// Waits for the log of this number of requests of operators, and returns their senders as it names
+/// them.
+fn logged_subjects(server: &Server, count: usize) -> Vec<String> {
+    let mut subjects = Vec::new();
+    block_until("the requests are logged", || {
+        let events = server.sukkal.log().into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let events = events.filter(|event| event["fields"]["message"] == "an operator acts on a project");
+        subjects = events.map(|event| event["fields"]["subject"].as_str().unwrap_or("nobody").to_owned()).collect();
+        subjects.len() >= count
+    });
+    subjects
 }
 
 #[test]
@@ -42,7 +49,7 @@ fn a_proxy_is_trusted_by_its_certificate() {
             assert_eq!(status(&server, certificate.as_ref(), protocol), expected, "{protocol} {certificate:?}");
         }
     }
-    assert_eq!(logged_subjects(&server), ["a client of the proxy CN=proxy"; 2]);
+    assert_eq!(logged_subjects(&server, 2), ["a client of the proxy CN=proxy"; 2]);
 }
 
 #[test]
@@ -54,7 +61,7 @@ fn with_the_strategy_none_the_certificate_names_the_sender() {
     for certificate in [Some(&client), None] {
         assert_eq!(status(&server, certificate, "--http2"), "200");
     }
-    assert_eq!(logged_subjects(&server), ["CN=billing,O=Acme", "nobody"]);
+    assert_eq!(logged_subjects(&server, 2), ["CN=billing,O=Acme", "nobody"]);
 }
 
 #[test]

@@ -12,9 +12,9 @@ mod subject;
 
 use std::process::Output;
 
-use crate::support::certificates::{Authority, Certificate};
-use crate::support::redis::child_command;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::certificates::{Authority, Certificate};
+use support::redis::child_command;
+use support::sukkal::{CLIENT, Sukkal};
 
 const PROJECT: &str = "p";
 

@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::Server;
-use super::client::{Http2, body, head, message, metric, until, waiting_requests};
-use crate::support::random::{self, Random};
+use super::client::{Http2, body, head, message, metric, waiting_requests};
+use support::random::{self, Random};
+use support::redis::{in_time, until};
 
 const ROLE: u64 = 0x7e5e;
 const CAMPAIGN_RESETS: usize = 60;
@@ -82,7 +83,8 @@ async fn a_message_of_which_a_part_was_written_is_returned() {
         let (_, mut stream) = head(waiting).await.into_parts();
         let mut received = 0;
         while received < window as usize {
-            received += stream.data().await.expect("more follows").unwrap().len();
+            let data = in_time("more of the message arrives", stream.data()).await;
+            received += data.expect("more follows").unwrap().len();
         }
 
         drop(stream);
@@ -117,7 +119,7 @@ async fn a_claim_of_a_reset_stream_is_withdrawn() {
     let (mut http, _closed) = connection_with_window(&server, 0).await;
     let claim = json!({ "ttl": 300, "grace": 60 }).to_string();
     let claimed = http.send("POST", "/v2/queues/q/claims?wait=20", &claim).await;
-    until(async || waiting_requests(&server).await == 1).await;
+    until("the claim waits", async || waiting_requests(&server).await == 1).await;
     other.post("q", "one").await;
     let claimed = head(claimed).await;
     assert_eq!(claimed.status(), StatusCode::CREATED);
@@ -141,7 +143,7 @@ async fn a_delivered_message_is_not_returned() {
     }
 
     // The pick-up delay is recorded when the message has been delivered.
-    until(async || metric(&server, "sukkal_pickup_delay_seconds_count").await == 4).await;
+    until("all messages are delivered", async || metric(&server, "sukkal_pickup_delay_seconds_count").await == 4).await;
     assert_eq!(pop(&mut other, "q").await, None);
 }
 
@@ -153,7 +155,7 @@ async fn a_reset_stream_does_not_wait_any_more() {
 
     drop(waiting);
 
-    until(async || waiting_requests(&server).await == 0).await;
+    until("the request has ended", async || waiting_requests(&server).await == 0).await;
     http.post("q", "one").await;
     assert_eq!(pop(&mut http, "q").await.as_deref(), Some("one"));
 }

@@ -6,7 +6,8 @@ use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use super::Server;
-use super::client::{Http2, head, until};
+use super::client::{Http2, head};
+use support::redis::until;
 
 #[tokio::test]
 async fn a_server_that_stops_completes_requests_and_accepts_no_more() {
@@ -26,7 +27,7 @@ async fn a_server_that_stops_completes_requests_and_accepts_no_more() {
         Ok((response, _)) => response.await.is_err(),
         Err(_) => true,
     };
-    until(is_refused).await;
+    until("requests are refused", is_refused).await;
     post.send_data(Bytes::copy_from_slice(second.as_bytes()), true).unwrap();
     assert_eq!(head(posted).await.status(), StatusCode::CREATED);
     http.closed().await.unwrap();

@@ -12,8 +12,8 @@ use sukkal::metrics::LiveCount;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
-use crate::support::certificates::Authority;
-use crate::support::redis::child_command;
+use support::certificates::Authority;
+use support::redis::child_command;
 
 async fn subject(request: Request) -> String {
     let certificate = request.extensions().get::<ClientCertificate>();

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{PATH, notification, open, post, start};
-use crate::support::certificates::{Authority, Certificate, text};
-use crate::support::redis::RedisServer;
-use crate::support::socket::{Received, Socket};
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::certificates::{Authority, Certificate, text};
+use support::redis::RedisServer;
+use support::socket::{Received, Socket};
+use support::sukkal::{CLIENT, Sukkal};
 
 /// Runs all actions and returns each reply. Ids and ages, which differ from run to run, are replaced.
 async fn run(socket: &mut Socket) -> Vec<(String, u64, Value)> {
@@ -154,7 +154,7 @@ async fn a_reply_repeats_the_request_and_has_its_kind_and_its_order() {
 
 #[tokio::test]
 async fn the_separate_listener_opens_a_websocket_on_any_path() {
-    let port = crate::support::ports::free_port();
+    let port = support::ports::free_port();
     let _sukkal = start(&[("SUKKAL_WEBSOCKET__BIND", &port.to_string())]);
     for path in ["/", "/any/path?x=1"] {
         let mut socket = Socket::open(&format!("http://127.0.0.1:{port}{path}"), "p").await;
@@ -168,7 +168,7 @@ async fn the_separate_listener_opens_a_websocket_on_any_path() {
 async fn both_listeners_use_tls_if_the_api_does() {
     let authority = Authority::new();
     let Certificate { certificate, key } = authority.issue("server", "/CN=server");
-    let port = crate::support::ports::free_port();
+    let port = support::ports::free_port();
     let sukkal = start(&[
         ("SUKKAL_TLS__CERTIFICATE", text(&certificate)),
         ("SUKKAL_TLS__KEY", text(&key)),

@@ -7,11 +7,12 @@ use sukkal::domain::Token;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Error;
 
-use super::{PATH, open, start};
+use super::{PATH, open, start, start_here};
 use crate::auth::stub_keystone::{self, StubKeystone, described};
 use crate::http::answered;
-use crate::support::socket::Socket;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::redis::advance;
+use support::socket::Socket;
+use support::sukkal::{CLIENT, Sukkal};
 
 pub(super) const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
 
@@ -71,18 +72,21 @@ async fn a_connection_proves_a_token_of_keystone_once() {
 #[tokio::test]
 async fn a_connection_is_closed_when_its_credential_ends() {
     let keystone = StubKeystone::start();
-    keystone.issue("short", described("u", Some("p"), &["member"], Duration::from_secs(3)));
-    let sukkal = start_with_keystone(&keystone, &[]);
-    let mut socket = open(&sukkal).await;
+    keystone.issue("short", described("u", Some("p"), &["member"], Duration::from_secs(600)));
+    let url = start_here(&stub_keystone::options(&keystone.stub.url)).await;
+    let mut socket = Socket::open(&url, "p").await;
     assert_eq!(authenticate(&mut socket, "X-Auth-Token", "short").await.0, 200);
     socket.subscribe(json!({ "queue_name": "q" })).await;
     // A token that renews the credential keeps the connection open.
-    let mut renewed = open(&sukkal).await;
+    let mut renewed = Socket::open(&url, "p").await;
     assert_eq!(authenticate(&mut renewed, "X-Auth-Token", "short").await.0, 200);
-    keystone.issue("long", described("u", Some("p"), &["member"], Duration::from_secs(600)));
+    keystone.issue("long", described("u", Some("p"), &["member"], Duration::from_secs(3_600)));
     assert_eq!(authenticate(&mut renewed, "X-Auth-Token", "long").await.0, 200);
 
-    let expected = crate::support::socket::Received::Closed(Some((4003, "Authentication expired.".to_owned())));
+    advance(Duration::from_secs(300)).await;
+    assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
+    advance(Duration::from_secs(300)).await;
+    let expected = support::socket::Received::Closed(Some((4003, "Authentication expired.".to_owned())));
     assert_eq!(socket.receive().await, expected);
     assert_eq!(renewed.ask("queue_list", json!({})).await.0, 200);
 }

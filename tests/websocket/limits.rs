@@ -6,17 +6,18 @@ use futures::future::join_all;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::memory::resident_kilobytes;
-use super::{PATH, notification, open, post, start};
+use super::{PATH, notification, open, post, start, start_here};
 use crate::http::answered;
-use crate::support::redis::RedisServer;
-use crate::support::socket::Socket;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::exposition::Exposition;
+use support::redis::{RedisServer, advance, in_time, until};
+use support::socket::Socket;
+use support::sukkal::{CLIENT, Sukkal};
 
 /// Time after which something that should have happened has not.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,7 +35,7 @@ async fn a_client_that_answers_no_ping_is_disconnected() {
     let ended = async { raw.read_to_end(&mut received).await };
     let waiting = async { answering.document().await };
     tokio::select! {
-        ended = timeout(PATIENCE, ended) => { let _broken = ended.expect("the silent client is disconnected"); }
+        _broken = in_time("the silent client is disconnected", ended) => {}
         document = waiting => panic!("{document}"),
     }
     assert_eq!(received, [0x89, 0], "one ping");
@@ -43,13 +44,16 @@ async fn a_client_that_answers_no_ping_is_disconnected() {
 
 #[tokio::test]
 async fn a_connection_without_requests_and_subscriptions_is_closed() {
-    let sukkal = start(&[("SUKKAL_WEBSOCKET__IDLE_TIMEOUT", "1")]);
-    let mut subscribed = open(&sukkal).await;
+    let url = start_here(&[("SUKKAL_WEBSOCKET__IDLE_TIMEOUT", "600")]).await;
+    let [mut subscribed, mut idle] = [Socket::open(&url, "p").await, Socket::open(&url, "p").await];
     subscribed.subscribe(json!({ "queue_name": "q" })).await;
-    let mut idle = open(&sukkal).await;
 
+    advance(Duration::from_secs(300)).await;
+    assert_eq!(idle.ask("queue_list", json!({})).await.0, 200);
+    advance(Duration::from_secs(300)).await;
+    assert_eq!(idle.ask("queue_list", json!({})).await.0, 200, "a request keeps it open");
+    advance(Duration::from_secs(600)).await;
     assert_eq!(idle.close_code().await, Some(1000));
-    sleep(Duration::from_secs(1)).await;
     assert_eq!(subscribed.ask("queue_list", json!({})).await.0, 200);
 }
 
@@ -64,8 +68,7 @@ async fn no_more_connections_are_opened_than_the_limit() {
     }
     assert_eq!(first.ask("queue_list", json!({})).await.0, 200);
     drop(second);
-    let opened = async { while Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_err() {} };
-    timeout(PATIENCE, opened).await.expect("a place becomes free");
+    until("a place becomes free", async || Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_ok()).await;
 }
 
 /// Two connections of a project send a request while the store does not answer.
@@ -126,7 +129,7 @@ async fn a_connection_is_closed_when_its_project_has_used_up_the_memory_for_requ
         // The last one is refused while it arrives, and the client can send all of it nevertheless.
         socket.stream.send(fragment(" ".repeat(6 << 20), true, false)).await.unwrap();
         let _closed = socket.stream.send(Message::Ping("x".into())).await;
-        let answer = socket.stream.next().await;
+        let answer = socket.next().await;
         match answer {
             Some(Ok(Message::Pong(_))) => incomplete.push(socket),
             Some(Ok(Message::Close(Some(refusal)))) => break refusal,
@@ -157,12 +160,10 @@ async fn subscriptions_of_connections_count_as_event_streams() {
     let (status, body) = socket.ask("subscription_create", json!({ "queue_name": "other" })).await;
     assert_eq!(status, 429, "{body}");
     assert_eq!(socket.ask("subscription_delete", json!({ "queue_name": "q", "subscription_id": id })).await.0, 204);
-    let again = async {
-        while socket.ask("subscription_create", json!({ "queue_name": "other" })).await.0 != 201 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, again).await.expect("the first subscription has ended");
+    until("the first subscription has ended", async || {
+        socket.ask("subscription_create", json!({ "queue_name": "other" })).await.0 == 201
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -192,10 +193,12 @@ async fn a_client_that_does_not_read_holds_little_and_is_disconnected() {
     let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
     assert!(grown < 100_000, "the process has grown by {grown} kB");
 
+    // Only one of the clients reads. A client that reads before it is disconnected is not too slow.
+    let subscriptions = async || Exposition::of(&sukkal.url("")).await.value("sukkal_event_streams");
+    until("the slow clients are disconnected", async || subscriptions().await == Some(1.0)).await;
     // The last bytes that were sent arrive, then the connection ends.
     let ended = async { while slow.stream.next().await.is_some_and(|message| message.is_ok()) {} };
-    sleep(Duration::from_secs(4)).await;
-    timeout(PATIENCE, ended).await.expect("the slow client is disconnected");
+    in_time("the connection of the slow client ends", ended).await;
 }
 
 #[tokio::test]
@@ -247,7 +250,7 @@ async fn a_client_that_does_not_read_does_not_delay_the_stop_of_the_service() {
 
     sukkal.terminate();
     let stopped = tokio::task::spawn_blocking(move || sukkal.wait());
-    assert!(timeout(PATIENCE, stopped).await.expect("the service stops").unwrap().success());
+    assert!(in_time("the service stops", stopped).await.unwrap().success());
 }
 
 #[tokio::test]

@@ -1,20 +1,17 @@
 //! The memory that clients make the process hold: their requests, and the replies that they do not read.
 
-use std::time::Duration;
-
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
-use tokio::time::timeout;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{PATH, open, post, start};
-use crate::support::socket::Socket;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::redis::{in_time, until, until_some};
+use support::socket::Socket;
+use support::sukkal::{CLIENT, Sukkal};
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const LARGE: usize = 250_000;
 /// Number of pages of half a megabyte that a client requests and does not read.
 const LISTS: usize = 20;
@@ -90,8 +87,7 @@ async fn requests_that_follow_each_other_at_once_are_all_handled() {
     {
         socket.stream.feed(message.clone()).await.unwrap();
     }
-    let written = timeout(PATIENCE, async { socket.stream.flush().await.unwrap() });
-    written.await.expect("the service reads what it replies to");
+    in_time("the service reads what it replies to", async { socket.stream.flush().await.unwrap() }).await;
     for status in [200, 201, 200, 200, 201, 200] {
         assert_eq!(socket.document().await["headers"]["status"], status);
     }
@@ -107,7 +103,7 @@ async fn control_frames_hold_no_memory() {
     let many = pong.repeat(8_000);
     for _ in 0..150 {
         let written = socket.stream.get_mut().write_all(&many);
-        timeout(PATIENCE, written).await.expect("the service reads pongs").expect("the connection is open");
+        in_time("the service reads pongs", written).await.expect("the connection is open");
     }
     assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
 }
@@ -120,13 +116,13 @@ async fn a_request_is_in_progress_until_its_reply_is_read() {
     let mut unread = open_narrow(&sukkal).await;
     request_more_than_fits(&mut unread).await;
 
-    let refused = async { while socket.ask("queue_list", json!({})).await.0 != 429 {} };
-    timeout(PATIENCE, refused).await.expect("the request is in progress");
+    let mut status = async || socket.ask("queue_list", json!({})).await.0;
+    until("the request is in progress", async || status().await == 429).await;
     for _ in 0..LISTS {
-        assert!(unread.next().await.unwrap().unwrap().len() > 2 * LARGE);
+        let page = in_time("a page arrives", unread.next()).await;
+        assert!(page.unwrap().unwrap().len() > 2 * LARGE);
     }
-    let accepted = async { while socket.ask("queue_list", json!({})).await.0 != 200 {} };
-    timeout(PATIENCE, accepted).await.expect("the request is not in progress any more");
+    until("the request is not in progress any more", async || status().await == 200).await;
 }
 
 #[tokio::test]
@@ -141,20 +137,16 @@ async fn replies_that_are_not_read_have_a_memory_budget() {
         request_more_than_fits(&mut next).await;
         unread.push(next);
     }
-    let refused = async {
-        loop {
-            let (status, body) = socket.ask("message_list", json!({ "queue_name": "q", "limit": 1 })).await;
-            if status != 200 {
-                break (status, body);
-            }
-        }
-    };
-    let refusal = timeout(PATIENCE, refused).await.expect("the memory is used up");
+    let refusal = until_some("the memory is used up", async || {
+        let reply = socket.ask("message_list", json!({ "queue_name": "q", "limit": 1 })).await;
+        (reply.0 != 200).then_some(reply)
+    })
+    .await;
 
     let reason = "Replies that clients do not read use all the memory for replies. Please try again in a few seconds.";
     assert_eq!((refusal.0, &refusal.1["exception"]), (503, &json!(reason)));
     assert_eq!(socket.ask("queue_get", json!({ "queue_name": "q" })).await.0, 200, "it returns no page");
     drop(unread);
-    let again = async { while socket.ask("message_list", json!({ "queue_name": "q" })).await.0 != 200 {} };
-    timeout(PATIENCE, again).await.expect("the memory is free again");
+    until("the memory is free again", async || socket.ask("message_list", json!({ "queue_name": "q" })).await.0 == 200)
+        .await;
 }

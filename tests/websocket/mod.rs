@@ -12,10 +12,20 @@ mod refusals;
 mod subscriptions;
 mod unauthenticated;
 
-use serde_json::{Value, json};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::support::socket::Socket;
-use crate::support::sukkal::Sukkal;
+use serde_json::{Value, json};
+use sukkal::api::http::{self, Service};
+use sukkal::app;
+use sukkal::config::Config;
+use sukkal::metrics::LiveCount;
+use sukkal::storage::embedded::EmbeddedStore;
+use tokio::net::TcpListener;
+
+use support::socket::Socket;
+use support::sukkal::Sukkal;
 
 /// The path on the port of the HTTP API.
 const PATH: &str = "/v2/websocket";
@@ -27,6 +37,26 @@ fn start(options: &[(&str, &str)]) -> Sukkal {
 
 async fn open(sukkal: &Sukkal) -> Socket {
     Socket::open(&sukkal.url(PATH), "p").await
+}
+
+/// Starts a server in this process, so that the test can move its clock, with a store in memory and
+/// these options. Returns the URL of its WebSockets. It sends pings only after an hour.
+async fn start_here(options: &[(&str, &str)]) -> String {
+    let options = [&[("SUKKAL_WEBSOCKET__PING_INTERVAL", "3600")], options].concat();
+    let environment = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let config = Config::load(None, environment, &[]).unwrap();
+    let service = app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap();
+    serve_here(service).await
+}
+
+/// Serves WebSockets in this process, and returns their URL.
+async fn serve_here(service: Service) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}{PATH}", listener.local_addr().unwrap());
+    let limits = http::ServerLimits { head_timeout: Duration::from_secs(60), connections_max: 1_000 };
+    let router = http::websocket_router(service);
+    tokio::spawn(async move { http::serve(listener, router, limits, LiveCount::default(), pending()).await.await });
+    url
 }
 
 /// Posts messages with these bodies, each to live for a minute, and returns their ids.

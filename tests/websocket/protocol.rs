@@ -1,15 +1,15 @@
 //! RFC 6455: fragments, control frames, and what violates the protocol. These are the groups of the
 //! Autobahn test suite, with a few cases of each.
 
-use futures::{SinkExt, StreamExt};
+use futures::SinkExt;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::{PATH, open, start};
-use crate::support::socket::Socket;
-use crate::support::sukkal::{CLIENT, Sukkal};
+use support::socket::Socket;
+use support::sukkal::{CLIENT, Sukkal};
 
 const FINAL: u8 = 0x80;
 const CONTINUATION: u8 = 0;
@@ -73,7 +73,7 @@ async fn a_ping_is_answered_with_its_payload() {
     let mut socket = open(&sukkal).await;
     for payload in [vec![], b"hello".to_vec(), vec![0xff; 125]] {
         socket.stream.send(Message::Ping(payload.clone().into())).await.unwrap();
-        assert_eq!(socket.stream.next().await.unwrap().unwrap(), Message::Pong(payload.into()));
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::Pong(payload.into()));
     }
     // A pong that nobody asked for has no effect.
     socket.stream.send(Message::Pong("x".into())).await.unwrap();
@@ -143,8 +143,8 @@ async fn only_a_request_for_a_websocket_opens_one() {
 #[tokio::test]
 async fn no_bytes_harm_more_than_their_connection() {
     let sukkal = start(&[]);
-    let seed = crate::support::random::seed();
-    let mut random = crate::support::random::Random::new(seed, 0, 0);
+    let seed = support::random::seed();
+    let mut random = support::random::Random::new(seed, 0, 0);
     let valid = [frame(TEXT, &request().as_bytes()[..20]), frame(FINAL, &request().as_bytes()[20..])].concat();
     let packed = rmp_serde::to_vec(&serde_json::from_str::<serde_json::Value>(&request()).unwrap()).unwrap();
     let valid = [valid, frame(FINAL | BINARY, &packed), frame(FINAL | PING, b"x")].concat();
@@ -162,7 +162,7 @@ async fn no_bytes_harm_more_than_their_connection() {
         // The service may have closed the connection already.
         let _closed = socket.stream.get_mut().write_all(&bytes).await;
         let _closed = socket.stream.get_mut().shutdown().await;
-        while let Some(Ok(_)) = socket.stream.next().await {}
+        while let Some(Ok(_)) = socket.next().await {}
     }
     assert_eq!(open(&sukkal).await.ask("queue_list", json!({})).await.0, 200);
     let log = sukkal.log().concat();

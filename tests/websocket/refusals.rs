@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{open, start};
-use crate::support::socket::Received;
-use crate::support::sukkal::CLIENT;
+use support::socket::Received;
+use support::sukkal::CLIENT;
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_with_its_reason() {

@@ -10,14 +10,16 @@ use sukkal::broker::messages::MessageQuery;
 use sukkal::config::Config;
 use sukkal::domain::{ClientIdRule, ProjectId, QueueId};
 use sukkal::storage::embedded::EmbeddedStore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{notification, open, post, start};
+use super::{notification, open, post, start, start_here};
 use crate::http::answered;
-use crate::support::sukkal::CLIENT;
+use support::redis::{advance, until};
+use support::socket::Socket;
+use support::sukkal::CLIENT;
 
-async fn listed(api: &crate::support::sukkal::Api) -> Vec<Value> {
+async fn listed(api: &support::sukkal::Api) -> Vec<Value> {
     let page = answered(api.get("/v2/queues/q/subscriptions"), 200).await.json();
     page["subscriptions"].as_array().unwrap().clone()
 }
@@ -145,12 +147,7 @@ async fn a_subscription_ends_with_its_connection() {
     assert_eq!(listed(&api).await.len(), 1);
 
     drop(socket);
-    let ended = async {
-        while !listed(&api).await.is_empty() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), ended).await.expect("the subscription ends");
+    until("the subscription ends", async || listed(&api).await.is_empty()).await;
 }
 
 /// The clock is paused, so this takes no minute. Connections wait for the end in the same way if a
@@ -179,14 +176,17 @@ async fn a_subscription_is_listed_until_its_ttl_is_over() {
     assert!(listed().await.is_empty());
 }
 
-/// The shortest ttl is a minute.
 #[tokio::test]
 async fn the_end_of_the_ttl_ends_the_subscription_with_a_reason() {
-    let sukkal = start(&[]);
-    let mut socket = open(&sukkal).await;
+    let url = start_here(&[]).await;
+    let mut socket = Socket::open(&url, "p").await;
     let id = socket.subscribe(json!({ "queue_name": "q", "ttl": 60 })).await;
 
-    sleep(Duration::from_secs(45)).await;
+    advance(Duration::from_secs(30)).await;
+    let listed = socket.ask("subscription_list", json!({ "queue_name": "q" })).await.1;
+    assert_eq!(listed["subscriptions"][0]["id"], id, "the subscription lives for its ttl");
+    advance(Duration::from_secs(30)).await;
+
     let ended = socket.document().await;
     assert_eq!((&ended["Message_Type"], &ended["queue_name"]), (&json!("SubscriptionFailure"), &json!("q")), "{ended}");
     assert_eq!((&ended["subscription_id"], &ended["error"]), (&json!(id), &json!("Subscription expired")), "{ended}");
@@ -196,9 +196,9 @@ async fn the_end_of_the_ttl_ends_the_subscription_with_a_reason() {
 #[tokio::test]
 async fn an_unreadable_message_ends_the_subscription_with_a_reason() {
     let key = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
-    let redis = crate::support::redis::RedisServer::start();
-    let writer = crate::support::sukkal::Sukkal::start_with(&redis.url(), &[(key, "a key for tests")]);
-    let reader = crate::support::sukkal::Sukkal::start_with(&redis.url(), &[(key, "another key for tests")]);
+    let redis = support::redis::RedisServer::start();
+    let writer = support::sukkal::Sukkal::start_with(&redis.url(), &[(key, "a key for tests")]);
+    let reader = support::sukkal::Sukkal::start_with(&redis.url(), &[(key, "another key for tests")]);
     let mut poster = open(&writer).await;
     let metadata = json!({ "_enable_encrypt_messages": true });
     assert_eq!(poster.ask("queue_create", json!({ "queue_name": "q", "metadata": metadata })).await.0, 201);

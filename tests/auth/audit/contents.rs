@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::Audited;
 use crate::auth::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
 use crate::http::{Answer, answered, send};
-use crate::support::certificates::Authority;
-use crate::support::exposition::Exposition;
-use crate::support::redis::{RedisServer, child_command};
-use crate::support::sukkal::{Api, CLIENT};
+use support::certificates::Authority;
+use support::exposition::Exposition;
+use support::redis::{RedisServer, child_command};
+use support::sukkal::{Api, CLIENT};
 
 const QUEUE: &str = "/v2/queues/orders";
 const SECRET: &str = "a secret that signs the URLs of these tests";

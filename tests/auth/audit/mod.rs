@@ -12,10 +12,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::http::Answer;
-use crate::support::redis::block_until;
-use crate::support::sukkal::Sukkal;
+use support::redis::block_until;
+use support::sukkal::Sukkal;
 
 const AUDIT_FILE: &str = "SUKKAL_AUDIT__FILE";
+/// Maximum number of refused requests of unknown senders that a server records in a period.
+const REFUSALS_MAX: usize = 100;
 
 /// A server with an audit log.
 struct Audited {

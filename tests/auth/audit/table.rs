@@ -1,13 +1,14 @@
 //! Which requests are recorded: every route, with every sender of `matrix.txt`.
 
+use futures::{StreamExt, stream};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sukkal::domain::Token;
 
-use super::{Audited, request_id};
-use crate::auth::matrix::{Bench, ENVIRONMENT, EndedTokens, ROLES, Row, read_table};
-use crate::http::{Answer, send};
-use crate::support::redis::RedisServer;
+use super::{Audited, REFUSALS_MAX, request_id};
+use crate::auth::matrix::{Benches, CONCURRENCY, ENVIRONMENT, EndedTokens, ROLES, Row, read_table};
+use crate::http::Answer;
+use support::redis::RedisServer;
 
 /// The routes that change queues, topics, subscriptions, tasks, tokens, quotas, pools or flavors, with the rules of the
 /// policy.
@@ -55,18 +56,19 @@ const CHANGES: [(&str, &str); 40] = [
 ];
 
 /// A request that was sent, with the project and the action that its line must have.
-struct Sent {
+struct Sent<'r> {
+    row: &'r Row,
     column: &'static str,
     project: String,
     answer: Answer,
 }
 
-impl Sent {
+impl Sent<'_> {
     /// Returns the outcome in the line of the request; `None` if it must not have a line.
-    fn outcome(&self, row: &Row, change: Option<&str>) -> Option<&'static str> {
+    fn outcome(&self, change: Option<&str>) -> Option<&'static str> {
+        let says_so = self.answer.text.contains("The URL-Signature does not allow this request.");
         // A response to HEAD has no text.
-        let is_not_signed =
-            self.answer.text.contains("The URL-Signature does not allow this request.") || row.method == Method::HEAD;
+        let is_not_signed = says_so || self.row.method == Method::HEAD;
         match self.answer.status {
             401 | 403 => Some("refused"),
             404 if is_not_signed => Some("refused"),
@@ -77,12 +79,13 @@ impl Sent {
         }
     }
 
-    fn check(&self, row: &Row, lines: &[Value]) {
+    fn check(&self, lines: &[Value]) {
+        let row = self.row;
         let change = CHANGES.iter().find(|(route, _)| *route == format!("{} {}", row.method, row.target));
         let change = change.map(|(_, action)| *action);
         let place = format!("{} {} by {}: {}", row.method, row.target, self.column, self.answer.status);
         let own: Vec<&Value> = lines.iter().filter(|line| line["request_id"] == request_id(&self.answer)).collect();
-        let Some(outcome) = self.outcome(row, change) else {
+        let Some(outcome) = self.outcome(change) else {
             assert!(own.is_empty(), "{place}: {own:?}");
             return;
         };
@@ -117,28 +120,32 @@ impl Sent {
 
 #[tokio::test]
 async fn each_change_and_each_refusal_has_one_line_and_nothing_else_has_one() {
-    let (mut columns, rows) = read_table();
+    let mut rows = read_table();
     // They need another policy, and their refusals are like those of members.
-    columns.retain(|column| !ROLES.contains(column));
+    for row in &mut rows {
+        row.statuses.retain(|(column, _)| !ROLES.contains(column));
+    }
     let invented = || Token::random().reveal().to_string();
     let ended = EndedTokens { expired: invented(), revoked: invented() };
     let _pools = RedisServer::shared();
     let mut found = 0;
-    for row in &rows {
-        // The number of refusals that one server records in a second is limited.
+    // The number of refusals that one server records in a period is limited.
+    for rows in rows.chunks(REFUSALS_MAX / rows[0].statuses.len()) {
         let mut server = Audited::start("memory:", &ENVIRONMENT);
-        let mut all_sent = Vec::new();
-        for &column in &columns {
-            let bench = Bench::prepare(&server.sukkal, &ended, row.is_about_pools()).await;
-            let answer = send(bench.request_of(column, row)).await;
-            let project = if column == "other" { format!("other-{}", bench.project) } else { bench.project };
-            all_sent.push(Sent { column, project, answer });
-        }
+        let benches = &Benches::prepare(&server.sukkal, &ended).await;
+        let cells = rows.iter().flat_map(|row| row.statuses.iter().map(move |cell| (row, cell)));
+        let sent = stream::iter(cells).map(async |(row, &(column, expected))| {
+            let (answer, project) = benches.send(column, row, expected).await;
+            let project = if column == "other" { format!("other-{project}") } else { project };
+            Sent { row, column, project, answer }
+        });
+        let sent: Vec<Sent<'_>> = sent.buffered(CONCURRENCY).collect().await;
         let lines = server.stop();
-        for sent in &all_sent {
-            sent.check(row, &lines);
+        for one in &sent {
+            one.check(&lines);
         }
-        found += CHANGES.iter().filter(|(route, _)| *route == format!("{} {}", row.method, row.target)).count();
+        let routes = rows.iter().map(|row| format!("{} {}", row.method, row.target));
+        found += routes.filter(|route| CHANGES.iter().any(|(change, _)| change == route)).count();
     }
     assert_eq!(found, CHANGES.len(), "the table lacks a route of CHANGES");
 }

@@ -10,16 +10,15 @@ use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
-use super::{AUDIT_FILE, Audited, lines_of};
+use super::{AUDIT_FILE, Audited, REFUSALS_MAX, lines_of};
 use crate::auth::{STRATEGIES, TRUSTED_PROXIES};
 use crate::http::{answered, send};
-use crate::support::exposition::Exposition;
-use crate::support::redis::{block_until, limit_files};
-use crate::support::sukkal::{Api, Sukkal};
+use support::exposition::Exposition;
+use support::redis::{block_until, limit_files};
+use support::sukkal::{Api, Sukkal};
 
 const LOST: &str = "sukkal_audit_records_lost_total";
-/// Maximum number of refused requests that are recorded in a period, and its length in seconds.
-const REFUSALS_MAX: u64 = 100;
+/// Length of the period for which refused requests are counted, in seconds.
 const PERIOD_S: u64 = 5;
 
 async fn create(api: &Api, queue: &str) {
@@ -32,7 +31,7 @@ fn queues(lines: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_flood_of_refused_requests_is_cut_off_and_counted_and_hides_nothing_else() {
-    const REQUESTS: u64 = 4 * REFUSALS_MAX;
+    const REQUESTS: usize = 4 * REFUSALS_MAX;
     let roles = ("SUKKAL_POLICY__PRESET", "roles");
     let server = Audited::start("memory:", &[(STRATEGIES, "proxy"), (TRUSTED_PROXIES, "127.0.0.1"), roles]);
     let stranger = server.sukkal.project("shop").from(crate::auth::STRANGER);
@@ -43,21 +42,21 @@ async fn a_flood_of_refused_requests_is_cut_off_and_counted_and_hides_nothing_el
         let refused = join_all((0..50).map(|_| send(stranger.get("/v2/queues")))).await;
         assert!(refused.iter().all(|answer| answer.status == 401));
     }
-    let periods = start.elapsed().as_secs() / PERIOD_S + 1;
+    let periods = usize::try_from(start.elapsed().as_secs() / PERIOD_S).unwrap() + 1;
     // Neither a change nor the refusal of a known client is left out.
     answered(api.put("/v2/queues/orders").header("X-Roles", "manager"), 201).await;
     answered(api.put("/v2/queues/mails").header("X-Roles", "reader"), 403).await;
 
     let omitted = |lines: &[Value]| lines.iter().filter_map(|line| line["omitted"].as_u64()).sum::<u64>();
-    let refused = |lines: &[Value]| lines.iter().filter(|line| line["status"] == 401).count() as u64;
+    let refused = |lines: &[Value]| lines.iter().filter(|line| line["status"] == 401).count();
     block_until("what was left out is counted", || {
         let lines = server.lines();
-        omitted(&lines) + refused(&lines) == REQUESTS
+        usize::try_from(omitted(&lines)).unwrap() + refused(&lines) == REQUESTS
     });
     let lines = server.lines();
     assert!(refused(&lines) <= periods * REFUSALS_MAX, "{lines:#?}");
     let reports = lines.iter().filter(|line| line["reason"] == "too many refused requests of unknown senders");
-    assert!((1..=periods).contains(&(reports.count() as u64)), "{lines:#?}");
+    assert!((1..=periods).contains(&reports.count()), "{lines:#?}");
     assert_eq!(queues(&lines), ["orders", "mails"]);
 }
 

@@ -3,24 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
 
 use super::{MESSAGES, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::cluster::RedisCluster;
+use support::redis::{RedisServer, block_until, in_time, until};
+use support::sukkal::{Api, Sukkal};
 
 const MASTER: &str = "mymaster";
 const PRODUCERS: usize = 8;
 /// Number of messages with a receipt before the master is killed.
 const CONFIRMED_BEFORE: usize = 100;
-/// Much longer than a fail-over takes.
-const TIMEOUT: Duration = Duration::from_secs(30);
 const REPLICAS_1: (&str, &str) = ("Durability", "replicas=1");
 
 /// Posts while the masters change.
@@ -38,7 +34,7 @@ impl Traffic {
                 self.progress.notified().await;
             }
         };
-        timeout(TIMEOUT, reached).await.expect("posts are confirmed");
+        in_time("posts are confirmed", reached).await;
     }
 }
 
@@ -87,8 +83,7 @@ async fn messages_with_a_receipt_survive_the_loss_of_the_master() {
     let confirmed = producers.join_all().await.concat();
 
     let other = start_replica(&replica);
-    let retry = async { while post(&api, "after", &[REPLICAS_1]).await.status != 201 {} };
-    timeout(TIMEOUT, retry).await.expect("the new master confirms posts");
+    until("the new master confirms posts", async || post(&api, "after", &[REPLICAS_1]).await.status == 201).await;
     drop(other);
     let there = bodies(&api).await;
     let distinct: BTreeSet<&String> = there.iter().filter(|body| *body != "after").collect();
@@ -109,7 +104,7 @@ async fn a_master_that_has_been_replaced_accepts_posts_without_a_receipt_and_los
     assert_eq!(post(&api, "lost", &[]).await.status, 201);
     post(&api, "unknown", &[REPLICAS_1]).await.assert_unknown();
     master.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
-    wait_until_in_sync(&master);
+    wait_until_in_sync(&replica, &master);
 
     assert_eq!(bodies(&Sukkal::start(&replica.url()).project("p")).await, ["kept"]);
     assert_eq!(post(&api, "refused", &[REPLICAS_1]).await.status, 503);
@@ -119,7 +114,7 @@ async fn a_master_that_has_been_replaced_accepts_posts_without_a_receipt_and_los
 async fn messages_with_a_receipt_survive_the_loss_of_a_master_of_a_cluster() {
     let cluster = RedisCluster::start();
     let master = cluster.node_of("sukkal:{p/orders}:queue");
-    let replica = RedisCluster::add_replica(master);
+    let replica = cluster.add_replica(master);
     for node in cluster.nodes().iter().chain([&replica]) {
         node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
@@ -131,7 +126,7 @@ async fn messages_with_a_receipt_survive_the_loss_of_a_master_of_a_cluster() {
     block_until("the replica has taken over", || {
         replica.command(&["INFO", "replication"]).as_text().contains("role:master")
     });
-    while api.get(MESSAGES).send().await.unwrap().status() != 200 {}
+    until("the new master is found", async || api.get(MESSAGES).send().await.unwrap().status() == 200).await;
     assert_eq!(bodies(&api).await, ["kept"]);
     // The new master has no replica.
     let refused = post(&api, "refused", &[REPLICAS_1]).await;

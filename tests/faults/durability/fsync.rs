@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post};
-use crate::support::redis::RedisServer;
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{RedisServer, until};
+use support::sukkal::{Api, Sukkal};
 
 const FSYNC: (&str, &str) = ("Durability", "fsync");
 const AOF: (&str, &str) = ("appendonly", "yes");
@@ -51,16 +51,20 @@ async fn redis_without_a_log_cannot_confirm_a_sync() {
 #[tokio::test]
 async fn redis_8_confirms_the_sync_that_it_does_every_second() {
     let redis = RedisServer::start_redis_8_with(&[AOF, ("appendfsync", "everysec")]);
-    let sukkal = Sukkal::start_with(&redis.url(), &[SHORT_FOR_EVERY_SECOND]);
-    let api = create_queue(&sukkal, json!({})).await;
+    // Longer than the time between two syncs.
+    let two_seconds = (SHORT.0, "2");
+    let [patient, impatient] = [LONG, two_seconds].map(|wait| Sukkal::start_with(&redis.url(), &[wait]));
+    let api = create_queue(&patient, json!({})).await;
     post(&api, "synced", &[FSYNC]).await.assert_reached("fsync");
     let key = ("Idempotency-Key", "order-4711");
     post(&api, "order", &[FSYNC, key]).await.assert_reached("fsync");
+    let hasty = impatient.project("p");
+    until("a short wait is enough", async || post(&hasty, "order", &[FSYNC, key]).await.status == 201).await;
 
     // Redis no longer syncs, so the wait ends without a sync. Then the new setting is found.
     redis.command(&["CONFIG", "SET", "appendfsync", "no"]);
-    post(&api, "order", &[FSYNC, key]).await.assert_unknown();
-    let refused = post(&api, "refused", &[FSYNC]).await;
+    post(&hasty, "order", &[FSYNC, key]).await.assert_unknown();
+    let refused = post(&hasty, "refused", &[FSYNC]).await;
     assert_eq!(refused.status, 400, "{refused:?}");
 
     redis.command(&["CONFIG", "SET", "appendfsync", "always"]);
@@ -68,9 +72,6 @@ async fn redis_8_confirms_the_sync_that_it_does_every_second() {
     redis.restart();
     assert_eq!(bodies(&api).await, ["synced", "order"]);
 }
-
-/// Longer than the time between two syncs.
-const SHORT_FOR_EVERY_SECOND: (&str, &str) = (SHORT.0, "4");
 
 #[tokio::test]
 async fn an_embedded_store_confirms_a_sync_if_it_syncs_every_write_and_has_no_replicas() {

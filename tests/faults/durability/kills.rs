@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{MESSAGES, bodies, create_queue, post};
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Sukkal;
+use support::redis::{RedisServer, block_until, until};
+use support::sukkal::Sukkal;
 
 #[tokio::test]
 async fn a_killed_service_loses_nothing_over_redis() {
@@ -51,6 +51,6 @@ async fn redis_keeps_what_it_has_written_when_it_is_killed() {
     });
     redis.restart();
 
-    while api.get(MESSAGES).send().await.unwrap().status() != 200 {}
+    until("the store is back", async || api.get(MESSAGES).send().await.unwrap().status() == 200).await;
     assert_eq!(bodies(&api).await, ["kept"]);
 }

@@ -9,9 +9,10 @@ mod table;
 
 use reqwest::Response;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{RedisServer, Reply, block_until};
+use support::sukkal::{Api, Sukkal};
 
 const QUEUE: &str = "/v2/queues/orders";
 const MESSAGES: &str = "/v2/queues/orders/messages";
@@ -77,14 +78,22 @@ async fn bodies(api: &Api) -> Vec<String> {
 /// Starts a replica of the server, and waits until it is in sync.
 fn start_replica(master: &RedisServer) -> RedisServer {
     let replica = RedisServer::start_with(&[("replicaof", &format!("127.0.0.1 {}", master.port()))]);
-    wait_until_in_sync(&replica);
+    wait_until_in_sync(master, &replica);
     replica
 }
 
-fn wait_until_in_sync(replica: &RedisServer) {
+/// Waits until the replica receives what is written to the master, and the master counts on it.
+fn wait_until_in_sync(master: &RedisServer, replica: &RedisServer) {
+    const PROBE: &str = "probe";
+
+    let value = Uuid::new_v4().to_string();
+    master.command(&["SET", PROBE, &value]);
     block_until("the replica is in sync", || {
-        replica.command(&["INFO", "replication"]).as_text().contains("master_link_status:up")
+        replica.command(&["GET", PROBE]) == Reply::Bulk(Some(value.clone().into()))
     });
+    let online = format!("port={},state=online", replica.port());
+    block_until("the replica is online", || master.command(&["INFO", "replication"]).as_text().contains(&online));
+    master.command(&["DEL", PROBE]);
 }
 
 /// Creates the queue, so that no post has to.

@@ -7,9 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Answer, LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
-use crate::support::ports::free_port;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Sukkal;
+use support::ports::free_port;
+use support::redis::{RedisServer, block_until};
+use support::sukkal::Sukkal;
 
 const REPLICAS_1: (&str, &str) = ("Durability", "replicas=1");
 const KEY: (&str, &str) = ("Idempotency-Key", "order-4711");
@@ -27,15 +27,15 @@ fn has_blocked_clients(server: &RedisServer) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_post_and_its_repetitions_fail_until_the_replica_has_the_message() {
     // The releases differ in what `WAIT` waits for on a connection that has only read.
-    for start in [RedisServer::start_with, RedisServer::start_redis_8_with] {
-        let master = start(&[]);
-        let replica = start(&[("replicaof", &format!("127.0.0.1 {}", master.port()))]);
-        wait_until_in_sync(&replica);
-        post_while_the_replica_is_suspended(&master, &replica).await;
-    }
+    let [redis_7, redis_8] =
+        [RedisServer::start_with, RedisServer::start_redis_8_with].map(post_while_the_replica_is_suspended);
+    tokio::join!(redis_7, redis_8);
 }
 
-async fn post_while_the_replica_is_suspended(master: &RedisServer, replica: &RedisServer) {
+async fn post_while_the_replica_is_suspended(start: fn(&[(&str, &str)]) -> RedisServer) {
+    let master = start(&[]);
+    let replica = start(&[("replicaof", &format!("127.0.0.1 {}", master.port()))]);
+    wait_until_in_sync(&master, &replica);
     let sukkal = Sukkal::start_with(&master.url(), &[SHORT]);
     let api = create_queue(&sukkal, json!({})).await;
     post(&api, "before", &[REPLICAS_1]).await.assert_reached("replicas=1");
@@ -192,7 +192,7 @@ async fn a_master_that_is_demoted_while_a_post_waits_does_not_confirm_it() {
     waiting.await.unwrap().assert_unknown();
 
     master.command(&["REPLICAOF", "NO", "ONE"]);
-    wait_until_in_sync(&replica);
+    wait_until_in_sync(&master, &replica);
     post(&api, "order", &[REPLICAS_1, KEY]).await.assert_reached("replicas=1");
     assert_eq!(bodies(&api).await, ["order"]);
 }

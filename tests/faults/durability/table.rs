@@ -2,7 +2,7 @@
 //! failure.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Returns the rows of the table: their cells.
 fn rows(document: &str) -> Vec<Vec<&str>> {
@@ -16,7 +16,7 @@ fn cells(row: &str) -> Vec<&str> {
 
 #[test]
 fn each_row_of_the_table_names_a_test_that_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = support::root();
     let document = fs::read_to_string(root.join("docs/durability.md")).unwrap();
     let rows = rows(&document);
     assert!(rows.len() >= 15, "{rows:?}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{DatabaseError, StorageBackend};
 
-use crate::support::random::Random;
+use support::random::Random;
 
 /// Number of bytes that a disk writes completely or not at all.
 const SECTOR: usize = 512;

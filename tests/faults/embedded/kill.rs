@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::super::cuts;
-use crate::support::sukkal::{Api, Sukkal};
+use support::report;
+use support::sukkal::{Api, Sukkal};
 
-const KILLS: u64 = 5;
+const KILLS: usize = 5;
 const PRODUCERS: usize = 8;
 const POSTS_PER_KILL: usize = 150;
 const MESSAGES: &str = "/v2/queues/work/messages";
@@ -44,7 +45,8 @@ async fn acknowledged_messages_survive_a_kill_of_the_process() {
     let there = texts(&Sukkal::start(&store).project("p")).await;
     let missing: Vec<_> = posted.difference(&there).collect();
     assert!(missing.is_empty(), "{} of {} are lost: {missing:?}", missing.len(), posted.len());
-    assert!(posted.len() as u64 >= kills * POSTS_PER_KILL as u64);
+    assert!(posted.len() >= kills * POSTS_PER_KILL);
+    report::checked("embedded_kill", "embedded", kills, format!("{} messages", posted.len()));
 }
 
 /// Posts until the server does not respond.

@@ -20,9 +20,10 @@ use tokio::task::JoinSet;
 use super::super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::disk::Disk;
 use super::{assert_consistent, metadata, post, queue, text, texts_in};
-use crate::support::random::{self, Random};
+use support::random::{self, Random};
+use support::report;
 
-const CUTS: u64 = 40;
+const CUTS: usize = 40;
 /// The time by which each cut advances the clock, in seconds: longer than any claim here.
 const STEP_S: i64 = 100;
 
@@ -79,7 +80,6 @@ impl SharedState {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_messages_survive_power_cuts() {
     let seed = random::seed();
-    println!("power cuts of an embedded store: SUKKAL_SEED={seed}");
     let cuts = cuts::count(CUTS);
     let (disk, shared) = (Disk::new(), Arc::new(SharedState::default()));
     let mut random = Random::new(seed, 3, 0);
@@ -98,11 +98,11 @@ async fn acknowledged_messages_survive_power_cuts() {
 
         let mut actors = JoinSet::new();
         for number in 0..PRODUCERS {
-            let random = Random::new(seed ^ cut, 1, number);
+            let random = Random::new(seed ^ cut as u64, 1, number);
             actors.spawn(produce(store.clone(), shared.clone(), format!("{cut}/{number}"), random));
         }
         for number in 0..WORKERS {
-            actors.spawn(work(store.clone(), shared.clone(), Random::new(seed ^ cut, 2, number)));
+            actors.spawn(work(store.clone(), shared.clone(), Random::new(seed ^ cut as u64, 2, number)));
         }
         shared.wait_for(shared.answers.load(Ordering::SeqCst) + random.within(1..=ANSWERS_PER_CUT)).await;
         disk.cut(&mut random);
@@ -110,8 +110,9 @@ async fn acknowledged_messages_survive_power_cuts() {
     }
     let guarantees = shared.guarantees.lock().unwrap_or_else(PoisonError::into_inner);
     let deleted = guarantees.values().filter(|guarantee| guarantee.is_deleted).count();
-    println!("{} messages, {deleted} of them deleted, {cuts} cuts", guarantees.len());
     assert!(deleted > 0, "nothing was deleted");
+    let details = format!("{} messages, {deleted} of them deleted, seed {seed}", guarantees.len());
+    report::checked("embedded_power_cut", "embedded", cuts, details);
 }
 
 #[tokio::test]

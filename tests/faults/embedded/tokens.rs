@@ -9,9 +9,10 @@ use sukkal::storage::{TokenCreation, TokenStore, TokensMax};
 use super::super::cuts;
 use super::assert_consistent;
 use super::disk::Disk;
-use crate::support::random::{self, Random};
+use support::random::{self, Random};
+use support::report;
 
-const CUTS: u64 = 10;
+const CUTS: usize = 10;
 /// Largest number of changes between two cuts.
 const CHANGES_MAX: u64 = 30;
 const MAX: TokensMax = TokensMax { total: 10_000, per_project: 10_000 };
@@ -31,11 +32,10 @@ async fn ids(store: &EmbeddedStore) -> HashSet<TokenId> {
 #[tokio::test]
 async fn acknowledged_tokens_and_deletions_survive_power_cuts() {
     let seed = random::seed();
-    println!("power cuts of tokens: SUKKAL_SEED={seed}");
-    let (mut random, disk) = (Random::new(seed, 5, 0), Disk::new());
+    let (mut random, disk, cuts) = (Random::new(seed, 5, 0), Disk::new(), cuts::count(CUTS));
     let mut expected: HashSet<TokenId> = HashSet::new();
 
-    for _ in 0..=cuts::count(CUTS) {
+    for _ in 0..=cuts {
         disk.power_on();
         let source = disk.clone();
         let store = EmbeddedStore::on_disk(move || source.connect(), Fsync::Group).unwrap();
@@ -56,4 +56,5 @@ async fn acknowledged_tokens_and_deletions_survive_power_cuts() {
         disk.cut(&mut random);
     }
     assert!(!expected.is_empty(), "no token is left");
+    report::checked("embedded_tokens", "embedded", cuts, format!("{} tokens are left, seed {seed}", expected.len()));
 }

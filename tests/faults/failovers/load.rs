@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use super::history::{Acknowledged, History, Listed, Span};
 use crate::faults::requests::{HANG_TIMEOUT, PROMISED, SLACK};
-use crate::support::sukkal::Api;
-use crate::support::timeline::start_actors;
+use support::sukkal::Api;
+use support::timeline::start_actors;
 
 pub(super) const POSTERS: usize = 4;
 const OBSERVERS: usize = 2;
@@ -24,7 +24,7 @@ const POSTS_PER_WORK: u64 = 4;
 /// Pause of a poster after each post, so that the other clients keep up, and of all after a 503.
 pub(super) const PAUSE: Duration = Duration::from_millis(4);
 /// How long a claim waits.
-const WAIT: Duration = Duration::from_secs(3);
+const WAIT: Duration = Duration::from_secs(1);
 
 /// The state that all clients share.
 pub(super) struct Load {

@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, block_in_place};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use self::group::{Fault, SentinelGroup};
 use self::history::Summary;
 use self::load::{Clients, PAUSE};
-use super::requests::{HANG_TIMEOUT, PROMISED, SLACK};
-use crate::support::cluster::RedisCluster;
-use crate::support::events::Events;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use super::requests::{PROMISED, SLACK};
+use support::cluster::RedisCluster;
+use support::events::Events;
+use support::redis::{RedisServer, block_until, in_time, until};
+use support::report;
+use support::sukkal::{Api, Sukkal};
 
 const PROJECT: &str = "failovers";
 /// Number of acknowledged posts before and after each failover.
@@ -59,7 +60,8 @@ async fn a_failover_is_followed_while_the_old_master_is_cut_off_only_from_the_ot
 async fn fail_over_once(fault: Fault) {
     let mut group = SentinelGroup::start();
     let sukkal = Sukkal::start(&group.url());
-    fail_over(&sukkal, &mut group, fault, "once").await;
+    let outcome = fail_over(&sukkal, &mut group, fault, "once").await;
+    report::checked("failovers", &format!("{fault:?}"), 1, format!("{outcome:?}"));
 }
 
 /// Fails over without receipts.
@@ -67,9 +69,7 @@ async fn fail_over(sukkal: &Sukkal, group: &mut SentinelGroup, fault: Fault, nam
     let started = Started::new(sukkal, name, None).await;
     let began = started.clients.now();
     let promoted = block_in_place(|| group.fail_over(fault));
-    let outcome = started.check_recovery((began, promoted), group.master()).await;
-    println!("failover by {fault:?}: {outcome:?}");
-    outcome
+    started.check_recovery((began, promoted), group.master()).await
 }
 
 /// Clients at work, which have posted messages, and others that wait.
@@ -179,7 +179,8 @@ fn start_claim(api: &Api, queue: &str) -> JoinHandle<Value> {
 }
 
 async fn assert_claimed(claim: JoinHandle<Value>, which: &str) {
-    let claim = claim.await.unwrap_or_else(|error| panic!("the {which} claim: {error}"));
+    let claim = in_time("a message for the claim arrives", claim).await;
+    let claim = claim.unwrap_or_else(|error| panic!("the {which} claim: {error}"));
     assert_eq!(claim["messages"][0]["body"], "after", "{which}: {claim}");
 }
 
@@ -187,10 +188,10 @@ async fn assert_claimed(claim: JoinHandle<Value>, which: &str) {
 async fn post(api: &Api, queue: &str) {
     let message = json!({ "messages": [{ "body": "after" }] });
     let path = format!("/v2/queues/{queue}/messages");
-    let posted = async {
-        while api.post(&path, &message).header("Idempotency-Key", "\"after\"").send().await.unwrap().status() != 201 {}
-    };
-    timeout(HANG_TIMEOUT, posted).await.expect("the store is back");
+    until("the store is back", async || {
+        api.post(&path, &message).header("Idempotency-Key", "\"after\"").send().await.unwrap().status() == 201
+    })
+    .await;
 }
 
 /// A master of a cluster is killed, and its replica takes over.
@@ -198,7 +199,7 @@ async fn post(api: &Api, queue: &str) {
 async fn a_crash_of_a_master_of_a_cluster_is_recovered_from() {
     let cluster = RedisCluster::start();
     let queue = format!("sukkal:{{{PROJECT}/cluster-feed}}:queue");
-    let replica = RedisCluster::add_replica(cluster.node_of(&queue));
+    let replica = cluster.add_replica(cluster.node_of(&queue));
     let sukkal = Sukkal::start(&cluster.url());
     let started = Started::new(&sukkal, "cluster", None).await;
 
@@ -210,5 +211,5 @@ async fn a_crash_of_a_master_of_a_cluster_is_recovered_from() {
         });
     });
     let outcome = started.check_recovery((began, Instant::now()), &replica).await;
-    println!("failover in a cluster: {outcome:?}");
+    report::checked("failovers", "cluster", 1, format!("{outcome:?}"));
 }

@@ -2,16 +2,17 @@
 //! gets the message once or twice. It gets it once if the outcome was stored before the kill.
 
 use serde_json::json;
-use sukkal::domain::{Progress, ProjectId, QueueId};
+use sukkal::domain::Progress;
 use sukkal::storage::SubscriptionStore;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, sleep};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::{BUSY_JANITOR, BUSY_WALK, CALLS_MAX, KillPoint, PROJECT, Scene, answer_to, arm};
+use super::{KillPoint, PROJECT, Scene, answer_to, arm, start_with_janitor};
 use crate::faults::gate::Gate;
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
-use crate::support::redis::block_until;
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::until;
+use support::sukkal::Api;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 /// The channel of the signals that work is due.
@@ -20,8 +21,6 @@ const SIGNALS: &str = "sukkal:deliveries";
 const LEASE_OVER: Duration = Duration::from_secs(41);
 /// Time in which a running attempt ends.
 const ATTEMPT: Duration = Duration::from_millis(30);
-/// Longest time until another process has delivered, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What makes the process deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,29 +43,31 @@ async fn an_older_message_is_delivered_although_the_process_of_a_new_subscriptio
 
 /// Kills the process at each call, of which there are at least `calls_min`.
 async fn at_each_call(trigger: Trigger, calls_min: usize) {
-    let scene = Scene::start(PROJECT);
-    run(&scene, trigger, KillPoint::AfterResponse).await;
-    for call in 0..CALLS_MAX {
-        let before_call = run(&scene, trigger, KillPoint::BeforeCall(call)).await;
-        let before_reply = run(&scene, trigger, KillPoint::BeforeReply(call)).await;
-        if before_call && before_reply {
-            assert!(call >= calls_min, "a delivery needs more than {call} calls");
-            return;
-        }
-    }
-    panic!("it makes more calls than that");
+    super::at_each_call(
+        PROJECT,
+        calls_min,
+        async |scene| {
+            run(scene, trigger, KillPoint::AfterResponse).await;
+        },
+        async |scene, (), call| {
+            let before_call = run(scene, trigger, KillPoint::BeforeCall(call)).await;
+            let before_reply = run(scene, trigger, KillPoint::BeforeReply(call)).await;
+            before_call || before_reply
+        },
+    )
+    .await;
 }
 
 /// Delivers a message, kills the process at that point, and checks what the subscriber gets from
-/// this process and from another one. Returns whether the process was not killed before the end.
+/// this process and from another one. Returns whether the process was killed before the end.
 async fn run(scene: &Scene, trigger: Trigger, kill_point: KillPoint) -> bool {
     scene.redis.command(&["FLUSHALL"]);
-    block_until("earlier processes are gone", || receivers(scene) == 0);
+    until("earlier processes are gone", async || receivers(scene) == 0).await;
     let (gate, endpoint) = (Gate::start(scene.redis.port(), PROJECT), Endpoint::start());
-    let mut sukkal = Sukkal::start_without_janitor(&scene.redis, &gate.url(), &LOCAL[..1]);
+    let mut sukkal = scene.start_without_janitor(gate.url(), &[LOCAL[0]]).await;
     let api = sukkal.project(PROJECT);
     // Only the janitor would repeat a signal that is lost.
-    block_until("the process receives signals", || receivers(scene) == 1);
+    until("the process receives signals", async || receivers(scene) == 1).await;
     match trigger {
         Trigger::Post => {
             subscribe(api.clone(), endpoint.url("/")).await;
@@ -77,34 +78,28 @@ async fn run(scene: &Scene, trigger: Trigger, kill_point: KillPoint) -> bool {
     }
 
     arm(&gate, kill_point);
-    let request = match trigger {
+    let request = AbortOnDropHandle::new(match trigger {
         Trigger::Post => tokio::spawn(post(api)),
         Trigger::Subscription => tokio::spawn(subscribe(api, endpoint.url("/"))),
-    };
-    let deadline = Instant::now() + PATIENCE;
-    while !gate.has_happened() && delivered(scene).await == 0 {
-        assert!(Instant::now() < deadline, "nothing is delivered: {trigger:?}, {kill_point:?}");
-        sleep(Duration::from_millis(1)).await;
-    }
-    let finished = !gate.has_happened();
+    });
+    let is_over = async || gate.has_happened() || delivered(scene).await > 0;
+    until(&format!("the delivery is over: {trigger:?}, {kill_point:?}"), is_over).await;
+    let was_killed = gate.has_happened();
     sleep(ATTEMPT).await;
-    request.abort();
+    drop(request);
     sukkal.kill();
     let was_stored = delivered(scene).await == 1;
     scene.forget_maintenance();
     scene.set_clock("q", LEASE_OVER).await;
 
-    let next = Sukkal::start_with(&scene.redis.url(), &[BUSY_JANITOR, BUSY_WALK, LOCAL[0]]);
+    let next = start_with_janitor(scene.redis.url(), &[LOCAL[0]]).await;
     // The client that got no response repeats its request.
     match trigger {
         Trigger::Post => post(next.project(PROJECT)).await,
         Trigger::Subscription => subscribe(next.project(PROJECT), endpoint.url("/")).await,
     }
-    let deadline = Instant::now() + PATIENCE;
-    while delivered(scene).await == 0 {
-        assert!(Instant::now() < deadline, "the message is lost: {trigger:?}, {kill_point:?}");
-        sleep(Duration::from_millis(5)).await;
-    }
+    let is_delivered = async || delivered(scene).await > 0;
+    until(&format!("the message is delivered: {trigger:?}, {kill_point:?}"), is_delivered).await;
     sleep(if was_stored { ATTEMPT } else { Duration::ZERO }).await;
 
     let (received, progress) = (endpoint.received().len(), progress(scene).await.unwrap());
@@ -112,7 +107,7 @@ async fn run(scene: &Scene, trigger: Trigger, kill_point: KillPoint) -> bool {
     assert!(allowed.contains(&received), "{trigger:?}, {kill_point:?}: delivered {received} times, {progress:?}");
     let rest = (progress.delivered, progress.in_flight.len(), progress.retries, progress.missed);
     assert_eq!(rest, (1, 0, 0, 0), "{trigger:?}, {kill_point:?}: {progress:?}");
-    finished
+    was_killed
 }
 
 /// Posts the message. It is posted once, even if this is repeated.
@@ -141,7 +136,6 @@ async fn delivered(scene: &Scene) -> u64 {
 
 /// Returns the progress of the subscription, if it exists.
 async fn progress(scene: &Scene) -> Option<Progress> {
-    let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), "q".parse().unwrap()).unwrap();
-    let subscriptions = scene.store.list_subscriptions(&queue, None, 1).await.unwrap();
+    let subscriptions = scene.store.list_subscriptions(&scene.queue("q"), None, 1).await.unwrap();
     Some(subscriptions.into_iter().next()?.progress)
 }

@@ -1,20 +1,22 @@
 //! The janitor is killed at each of its store calls: the next one finishes its work.
 
-use tokio::time::{Duration, sleep};
-
 use super::work::{Fate, QueueContents, verify};
-use super::{BUSY_JANITOR, BUSY_WALK, CALLS_MAX, KillPoint, PROJECT, RequestOutcome, Scene, arm};
+use super::{KillPoint, PROJECT, RequestOutcome, Scene, arm, at_each_call, start_with_janitor};
 use crate::faults::gate::Gate;
-use crate::support::redis::block_until;
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{Reply, until};
 
 const UNUSED_NAME: &str = "a-ghost";
+/// Copies the database to another one of the same server.
+const SAVE: &str = "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', 1) end";
+/// Replaces the database by the copy.
+const RESTORE: &str = "redis.call('FLUSHDB')
+    redis.call('SELECT', 1)
+    for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', 0) end";
 
 #[tokio::test]
 async fn a_killed_janitor_loses_no_dead_letter() {
-    let calls = kill_janitors_at_each_call(async |_| {}, Fate::Kept).await;
-
-    assert!(calls >= 10, "dead letters, their new queue and a name without a queue need more than {calls} calls");
+    // Dead letters, their new queue and a name without a queue.
+    kill_janitors_at_each_call(10, async |_| {}, Fate::Kept).await;
 }
 
 #[tokio::test]
@@ -27,52 +29,58 @@ async fn a_killed_janitor_loses_no_dead_letter_of_a_deleted_queue() {
         scene.redis.command(&words);
     };
 
-    let calls = kill_janitors_at_each_call(delete, Fate::Deleted).await;
-
-    assert!(calls >= 14, "dead letters, their new queue and two names without a queue need more than {calls} calls");
+    // Dead letters, their new queue and two names without a queue.
+    kill_janitors_at_each_call(14, delete, Fate::Deleted).await;
 }
 
 /// Starts a janitor that finds waiting dead letters and a name without a queue, and kills it at
-/// each call. Checks the messages: all but the dead letters have the fate.
-async fn kill_janitors_at_each_call(interfere: impl AsyncFn(&Scene), fate: Fate) -> usize {
-    let scene = Scene::start(PROJECT);
+/// each call, of which there are at least `calls_min`. Checks the messages: all but the dead letters
+/// have the fate.
+async fn kill_janitors_at_each_call(calls_min: usize, interfere: impl AsyncFn(&Scene), fate: Fate) {
     let fate = |name: &str| if name.starts_with("tried") { Fate::Kept } else { fate };
-    for call in 0..CALLS_MAX {
-        let mut finished = false;
+    let begin = async |scene: &Scene| {
+        let contents = prepare(scene).await;
+        interfere(scene).await;
+        scene.forget_maintenance();
+        evaluate(scene, SAVE);
+        // This run is undisturbed, so that Redis knows the scripts.
+        let _janitor = start_with_janitor(scene.redis.url(), &[]).await;
+        until("the janitor is done", async || all_is_done(scene)).await;
+        contents
+    };
+    at_each_call(PROJECT, calls_min, begin, async |scene, contents, call| {
+        let mut was_killed = false;
         for kill_point in [KillPoint::BeforeCall(call), KillPoint::BeforeReply(call)] {
-            let contents = prepare(&scene).await;
-            interfere(&scene).await;
-            scene.forget_maintenance();
+            evaluate(scene, RESTORE);
             let gate = Gate::start(scene.redis.port(), PROJECT);
             arm(&gate, kill_point);
-            let mut sukkal = Sukkal::start_with(&gate.url(), &[BUSY_JANITOR, BUSY_WALK]);
-            while !gate.has_happened() && !all_is_done(&scene) {
-                sleep(Duration::from_millis(1)).await;
-            }
-            finished = !gate.has_happened();
+            let mut sukkal = start_with_janitor(gate.url(), &[]).await;
+            let is_over = async || gate.has_happened() || all_is_done(scene);
+            until("the janitor is done or interrupted", is_over).await;
+            was_killed = gate.has_happened();
             sukkal.kill();
 
             scene.stored().assert_consistent();
             scene.forget_maintenance();
-            let next = Sukkal::start_with(&scene.redis.url(), &[BUSY_JANITOR, BUSY_WALK]);
-            block_until("the next janitor has finished that", || all_is_done(&scene));
+            let next = start_with_janitor(scene.redis.url(), &[]).await;
+            until("the next janitor has finished that", async || all_is_done(scene)).await;
             let api = next.project(PROJECT);
-            verify(&scene, &RequestOutcome { kill_point, answer: None, _next: next, api }, &contents, &fate, &[]).await;
+            verify(scene, &RequestOutcome { kill_point, answer: None, _next: next, api }, contents, &fate, &[]).await;
         }
-        if finished {
-            return call;
-        }
-    }
-    panic!("it makes more calls than that");
+        was_killed
+    })
+    .await;
 }
 
 async fn prepare(scene: &Scene) -> QueueContents {
-    scene.redis.command(&["FLUSHALL"]);
-    let sukkal = Sukkal::start_without_janitor(&scene.redis, &scene.redis.url(), &[]);
-    let api: Api = sukkal.project(PROJECT);
-    let contents = QueueContents::prepare_dead_letters(&scene.redis, &api).await;
+    let sukkal = scene.start_without_janitor(scene.redis.url(), &[]).await;
+    let contents = QueueContents::prepare_dead_letters(&scene.redis, &sukkal.project(PROJECT)).await;
     scene.redis.command(&["ZADD", &format!("sukkal:{{{PROJECT}}}:queues"), "0", &format!("{UNUSED_NAME}\x001")]);
     contents
+}
+
+fn evaluate(scene: &Scene, script: &str) {
+    assert_eq!(scene.redis.command(&["EVAL", script, "0"]), Reply::Bulk(None));
 }
 
 fn all_is_done(scene: &Scene) -> bool {

@@ -14,27 +14,40 @@ mod redrive;
 mod tokens;
 pub(super) mod work;
 
+use std::cell::RefCell;
+
+use futures::future::ready;
+use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::redis::RedisStore;
+use tokio::task::spawn_blocking;
 use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::stored::Stored;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{RedisServer, until};
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::test_bed::open_movable;
 
-const BUSY_JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
+type Variable = (&'static str, &'static str);
+
+const BUSY_JANITOR: Variable = ("SUKKAL_JANITOR__PAUSE", "1");
 /// A janitor that visits all queues in each round.
-const BUSY_WALK: (&str, &str) = ("SUKKAL_JANITOR__WALK", "1");
-const OPERATOR: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
+const BUSY_WALK: Variable = ("SUKKAL_JANITOR__WALK", "1");
+const NO_JANITOR: Variable = ("SUKKAL_JANITOR__PAUSE", "86400");
+const OPERATOR: Variable = ("SUKKAL_ADMIN_MODE", "true");
 /// Serves tokens, and believes everybody.
-const TOKENS: (&str, &str) = ("SUKKAL_AUTH__STRATEGIES", "none,tokens");
+const TOKENS: Variable = ("SUKKAL_AUTH__STRATEGIES", "none,tokens");
 
 const PROJECT: &str = "half-done";
+/// Minimum number of calls of a request that moves dead letters to a new queue.
+const DEAD_LETTER_CALLS: usize = 9;
 /// More store calls than a request makes.
 const CALLS_MAX: usize = 200;
+/// Maximum number of calls that are tested at the same time, each with a Redis of its own.
+const CONCURRENCY: usize = 4;
 
 /// When a process is killed; calls are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +77,73 @@ struct RequestOutcome {
     api: Api,
 }
 
+/// Tests the calls 0, 1, 2 and so on of an operation, several at the same time, each on a store of its
+/// own. `begin` prepares a store. `test` returns whether the operation makes the call. Checks that it
+/// makes at least `calls_min` calls.
+async fn at_each_call<B>(
+    project: &'static str,
+    calls_min: usize,
+    begin: impl AsyncFn(&Scene) -> B,
+    test: impl AsyncFn(&Scene, &B, usize) -> bool,
+) {
+    let idle = RefCell::new(Vec::new());
+    let tests = stream::iter(0..CALLS_MAX).map(async |call| {
+        let free = idle.borrow_mut().pop();
+        let (scene, contents) = if let Some(prepared) = free {
+            prepared
+        } else {
+            let scene = Scene::start(project);
+            let contents = begin(&scene).await;
+            (scene, contents)
+        };
+        let is_made = test(&scene, &contents, call).await;
+        idle.borrow_mut().push((scene, contents));
+        is_made
+    });
+    // For few calls, the preparation of further stores would take longer.
+    let concurrency = calls_min.div_ceil(2).clamp(1, CONCURRENCY);
+    let calls = tests.buffered(concurrency).take_while(|is_made| ready(*is_made)).count().await;
+    assert!(calls >= calls_min, "it makes {calls} calls, but {calls_min} are needed");
+    assert!(calls < CALLS_MAX, "it makes more calls than that");
+}
+
+/// Makes a request on new stores repeatedly, and kills its process at another store call each time.
+/// Has each outcome checked, and checks that the request makes at least `calls_min` calls.
+async fn kill_at_each_call<W>(
+    project: &'static str,
+    calls_min: usize,
+    prepare: impl AsyncFn(&Scene, &Api) -> W,
+    request: impl Fn(&Api, &W) -> RequestBuilder,
+    verify: impl AsyncFn(&Scene, RequestOutcome, W),
+) {
+    at_each_call(
+        project,
+        calls_min,
+        // The first run is undisturbed, so that Redis knows the scripts, and no call is repeated for
+        // that reason.
+        async |scene| {
+            let (outcome, contents) = scene.run(KillPoint::AfterResponse, &prepare, &request).await;
+            assert!(outcome.acknowledged(), "{:?}", outcome.answer);
+            verify(scene, outcome, contents).await;
+        },
+        async |scene, (), call| {
+            let (outcome, contents) = scene.run(KillPoint::BeforeCall(call), &prepare, &request).await;
+            let is_made = outcome.kill_point != KillPoint::AfterResponse;
+            verify(scene, outcome, contents).await;
+            if is_made {
+                let (outcome, contents) = scene.run(KillPoint::BeforeReply(call), &prepare, &request).await;
+                verify(scene, outcome, contents).await;
+            }
+            is_made
+        },
+    )
+    .await;
+}
+
 impl Scene {
     fn start(project: &'static str) -> Self {
         let redis = RedisServer::start();
-        let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+        let store = open_movable(&redis.url());
         Self { redis, store, project }
     }
 
@@ -75,43 +151,21 @@ impl Scene {
         Stored { redis: &self.redis, project: self.project }
     }
 
-    /// Makes a request on a new store repeatedly, and kills its process at another store call each
-    /// time. Has each outcome checked, and returns the number of calls.
-    async fn at_each_call<W>(
-        &self,
-        prepare: impl AsyncFn(&Api) -> W,
-        request: impl Fn(&Api, &W) -> RequestBuilder,
-        verify: impl AsyncFn(RequestOutcome, W),
-    ) -> usize {
-        // The first run is undisturbed, so that Redis knows the scripts, and no call is repeated
-        // for that reason.
-        let (outcome, contents) = self.run(KillPoint::AfterResponse, &prepare, &request).await;
-        assert!(outcome.acknowledged(), "{:?}", outcome.answer);
-        verify(outcome, contents).await;
-        for call in 0..CALLS_MAX {
-            let (outcome, contents) = self.run(KillPoint::BeforeCall(call), &prepare, &request).await;
-            let finished = outcome.kill_point == KillPoint::AfterResponse;
-            verify(outcome, contents).await;
-            if finished {
-                return call;
-            }
-            let (outcome, contents) = self.run(KillPoint::BeforeReply(call), &prepare, &request).await;
-            verify(outcome, contents).await;
-        }
-        panic!("it makes more calls than that");
+    fn queue(&self, name: &str) -> QueueId {
+        QueueId::new(ProjectId::new(self.project).unwrap(), name.parse().unwrap()).unwrap()
     }
 
     async fn run<W>(
         &self,
         kill_point: KillPoint,
-        prepare: &impl AsyncFn(&Api) -> W,
+        prepare: &impl AsyncFn(&Self, &Api) -> W,
         request: &impl Fn(&Api, &W) -> RequestBuilder,
     ) -> (RequestOutcome, W) {
         self.redis.command(&["FLUSHALL"]);
         let gate = Gate::start(self.redis.port(), self.project);
-        let mut sukkal = Sukkal::start_without_janitor(&self.redis, &gate.url(), &[OPERATOR, TOKENS]);
+        let mut sukkal = self.start_without_janitor(gate.url(), &[OPERATOR, TOKENS]).await;
         let api = sukkal.project(self.project);
-        let contents = prepare(&api).await;
+        let contents = prepare(self, &api).await;
 
         arm(&gate, kill_point);
         let answer = tokio::select! {
@@ -124,14 +178,21 @@ impl Scene {
         self.forget_maintenance();
 
         self.stored().assert_consistent();
-        let next = Sukkal::start_with(&self.redis.url(), &[BUSY_JANITOR, BUSY_WALK, OPERATOR, TOKENS]);
-        block_until("the register names just the queues that exist, and no letter is under way", || {
+        let next = start_with_janitor(self.redis.url(), &[OPERATOR, TOKENS]).await;
+        until("the register names just the queues that exist, and no letter is under way", async || {
             let stored = self.stored();
             let (queues, registered) = (stored.queues(), stored.registered());
             queues == registered && registered.iter().all(|queue| stored.outbox_length(queue) == 0)
-        });
+        })
+        .await;
         let api = next.project(self.project);
         (RequestOutcome { kill_point, answer, _next: next, api }, contents)
+    }
+
+    /// Starts a process that does no maintenance. The URL leads to this store.
+    async fn start_without_janitor(&self, url: String, options: &[Variable]) -> Sukkal {
+        self.redis.record_maintenance();
+        start(url, &[NO_JANITOR, MOVABLE_CLOCK], options).await
     }
 
     /// Ends the lease of a killed janitor and forgets when maintenance was done, so that the next
@@ -142,8 +203,7 @@ impl Scene {
 
     /// Sets how far the clock of a queue is ahead.
     async fn set_clock(&self, queue: &str, ahead: Duration) {
-        let project = ProjectId::new(self.project).unwrap();
-        let queue = QueueId::new(project, queue.parse().unwrap()).unwrap();
+        let queue = self.queue(queue);
         self.store.set_clock(&queue, i64::try_from(ahead.as_micros()).unwrap()).await.unwrap();
     }
 }
@@ -157,6 +217,16 @@ impl RequestOutcome {
     fn is_repeated(&self) -> bool {
         matches!(self.kill_point, KillPoint::BeforeReply(_)) && self.answer.is_none()
     }
+}
+
+/// Starts a process whose janitor visits all queues at once.
+async fn start_with_janitor(url: String, options: &[Variable]) -> Sukkal {
+    start(url, &[BUSY_JANITOR, BUSY_WALK, MOVABLE_CLOCK], options).await
+}
+
+async fn start(url: String, own: &[Variable], options: &[Variable]) -> Sukkal {
+    let options = [own, options].concat();
+    spawn_blocking(move || Sukkal::start_with(&url, &options)).await.unwrap()
 }
 
 fn arm(gate: &Gate, kill_point: KillPoint) {

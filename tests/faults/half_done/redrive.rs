@@ -2,86 +2,93 @@
 //! is in one place, once.
 
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId, Task, TaskState};
+use sukkal::domain::{Task, TaskState};
 use sukkal::storage::TaskStore;
-use tokio::time::{Duration, sleep};
+use tokio::time::Duration;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::work::batch;
-use super::{BUSY_JANITOR, BUSY_WALK, CALLS_MAX, KillPoint, PROJECT, Scene, answer_to, arm};
+use super::{KillPoint, PROJECT, Scene, answer_to, arm, at_each_call, start_with_janitor};
 use crate::faults::gate::Gate;
-use crate::support::sukkal::{Api, Sukkal};
+use support::redis::{until, until_some};
+use support::sukkal::Api;
 
 const DEAD: &str = "/v2/queues/dead";
 /// Longer than the lease of a task.
 const LEASE_OVER: Duration = Duration::from_secs(11);
+/// Minimum number of calls, because two queues get messages.
+const CALLS_MIN: usize = 12;
 
 #[tokio::test]
 async fn a_killed_redrive_moves_each_message_once() {
-    let scene = Scene::start(PROJECT);
-    let mut calls = 0;
-    for call in 0..CALLS_MAX {
-        let mut finished = false;
+    at_each_call(
+        PROJECT,
+        CALLS_MIN,
         // The first run is undisturbed, so that Redis knows the scripts.
-        let first = [KillPoint::AfterResponse].into_iter().filter(|_| call == 0);
-        for kill_point in first.chain([KillPoint::BeforeCall(call), KillPoint::BeforeReply(call)]) {
-            finished = run(&scene, kill_point).await && kill_point != KillPoint::AfterResponse;
-        }
-        calls = call;
-        if finished {
-            break;
-        }
-    }
-
-    assert!(calls >= 12, "two queues get messages, which needs more than {calls} calls");
-    assert!(calls < CALLS_MAX - 1, "it makes more calls than that");
+        async |scene| {
+            run(scene, KillPoint::AfterResponse).await;
+        },
+        async |scene, (), call| {
+            run(scene, KillPoint::BeforeCall(call)).await;
+            run(scene, KillPoint::BeforeReply(call)).await
+        },
+    )
+    .await;
 }
 
 /// A step whose reply is lost is repeated, and counts once.
 #[tokio::test]
 async fn a_redrive_with_a_lost_reply_moves_each_message_once() {
-    let scene = Scene::start(PROJECT);
-    for call in 0..CALLS_MAX {
+    let run = async |scene: &Scene, lost: Option<usize>| {
         scene.redis.command(&["FLUSHALL"]);
         let gate = Gate::start(scene.redis.port(), PROJECT);
-        let sukkal = Sukkal::start_without_janitor(&scene.redis, &gate.url(), &[]);
+        let sukkal = scene.start_without_janitor(gate.url(), &[]).await;
         let api = sukkal.project(PROJECT);
         prepare(&api).await;
 
-        gate.lose_reply_of(call);
+        if let Some(call) = lost {
+            gate.lose_reply_of(call);
+        }
         let (status, answer) = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({}))).await;
 
         assert_eq!(status, 202, "{answer}");
-        verify(&scene, &api, &format!("the lost reply {call}")).await;
-        if !gate.has_happened() {
-            assert!(call >= 12, "two queues get messages, which needs more than {call} calls");
-            return;
-        }
-    }
-    panic!("it makes more calls than that");
+        verify(scene, &api, &format!("the lost reply {lost:?}")).await;
+        gate.has_happened()
+    };
+
+    at_each_call(
+        PROJECT,
+        CALLS_MIN,
+        async |scene| {
+            run(scene, None).await;
+        },
+        async |scene, (), call| run(scene, Some(call)).await,
+    )
+    .await;
 }
 
 /// Redrives dead letters, kills the process at that point, and checks the messages after another
-/// process has finished the task. Returns whether the process was not killed before the end.
+/// process has finished the task. Returns whether the process was killed before the end.
 async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
     scene.redis.command(&["FLUSHALL"]);
     let gate = Gate::start(scene.redis.port(), PROJECT);
-    let mut sukkal = Sukkal::start_without_janitor(&scene.redis, &gate.url(), &[]);
+    let mut sukkal = scene.start_without_janitor(gate.url(), &[]).await;
     let api = sukkal.project(PROJECT);
     prepare(&api).await;
 
     arm(&gate, kill_point);
-    let request = tokio::spawn(answer_to(api.post(&format!("{DEAD}/redrive"), &json!({}))));
-    while !gate.has_happened() && !last_task(scene).await.is_some_and(|task| task.state == TaskState::Done) {
-        sleep(Duration::from_millis(1)).await;
-    }
-    let finished = !gate.has_happened();
-    request.abort();
+    let request = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({})));
+    let request = AbortOnDropHandle::new(tokio::spawn(request));
+    let is_done = async || last_task(scene).await.is_some_and(|task| task.state == TaskState::Done);
+    until("the redrive is done or interrupted", async || gate.has_happened() || is_done().await).await;
+    let was_killed = gate.has_happened();
+    drop(request);
     sukkal.kill();
     scene.forget_maintenance();
     scene.set_clock("dead", LEASE_OVER).await;
 
     scene.stored().assert_consistent();
-    let next = Sukkal::start_with(&scene.redis.url(), &[BUSY_JANITOR, BUSY_WALK]);
+    let next = start_with_janitor(scene.redis.url(), &[]).await;
     let api = next.project(PROJECT);
     if last_task(scene).await.is_none() {
         // The client that got no response repeats its request.
@@ -90,17 +97,13 @@ async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
     }
     verify(scene, &api, &format!("{kill_point:?}")).await;
     scene.stored().assert_consistent();
-    finished
+    was_killed
 }
 
 /// Waits until the task has ended, and checks that each message is in its place.
 async fn verify(scene: &Scene, api: &Api, fault: &str) {
-    let task = loop {
-        match last_task(scene).await {
-            Some(task) if task.state != TaskState::Running => break task,
-            _ => sleep(Duration::from_millis(2)).await,
-        }
-    };
+    let ended = async || last_task(scene).await.filter(|task| task.state != TaskState::Running);
+    let task = until_some("the task ends", ended).await;
     assert_eq!((task.state, task.moved, task.skipped), (TaskState::Done, 5, 3), "{fault}");
     for (queue, expected) in [
         ("work-a", &["a-0", "a-1", "a-2"][..]),
@@ -141,8 +144,7 @@ async fn prepare(api: &Api) {
 
 /// Returns the newest task of the queue, read without a process.
 async fn last_task(scene: &Scene) -> Option<Task> {
-    let dead = QueueId::new(ProjectId::new(PROJECT).unwrap(), "dead".parse().unwrap()).unwrap();
-    scene.store.list_tasks(&dead).await.unwrap().into_iter().next()
+    scene.store.list_tasks(&scene.queue("dead")).await.unwrap().into_iter().next()
 }
 
 /// Returns the bodies of all messages of a queue, claimed ones included, in alphabetical order.

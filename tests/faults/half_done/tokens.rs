@@ -3,8 +3,8 @@
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
-use super::{KillPoint, Scene, answer_to};
-use crate::support::sukkal::Api;
+use super::{KillPoint, Scene, answer_to, kill_at_each_call};
+use support::sukkal::Api;
 
 /// A part of all commands on tokens, and the project of the requests.
 const TOKENS: &str = "tokens";
@@ -32,43 +32,33 @@ fn entries(scene: &Scene) -> [i64; 4] {
 
 #[tokio::test]
 async fn a_killed_creation_leaves_a_whole_token_or_none() {
-    let scene = Scene::start(TOKENS);
+    let prepare = async |_: &Scene, _: &Api| {};
+    let request = |api: &Api, (): &()| create(api);
 
-    let calls = scene
-        .at_each_call(
-            async |_| {},
-            |api, ()| create(api),
-            async |outcome, ()| {
-                let tokens = listed(&outcome.api).await;
-                assert!(tokens.len() <= 1 && (tokens.len() == 1 || !outcome.acknowledged()), "{tokens:?}");
-                assert_eq!(entries(&scene), [i64::try_from(tokens.len()).unwrap(); 4]);
-            },
-        )
-        .await;
-
-    assert!(calls >= 1);
+    kill_at_each_call(TOKENS, 1, prepare, request, async |scene, outcome, ()| {
+        let tokens = listed(&outcome.api).await;
+        assert!(tokens.len() <= 1 && (tokens.len() == 1 || !outcome.acknowledged()), "{tokens:?}");
+        assert_eq!(entries(scene), [i64::try_from(tokens.len()).unwrap(); 4]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_killed_deletion_deletes_a_token_wholly_or_not_at_all() {
-    let scene = Scene::start(TOKENS);
-    let prepare = async |api: &Api| {
+    let prepare = async |_: &Scene, api: &Api| {
         let (status, created) = answer_to(create(api)).await;
         assert_eq!(status, 201, "{created}");
         format!("{PATH}/{}", created["id"].as_str().unwrap())
     };
     let delete = |api: &Api, path: &String| as_admin(api.delete(path));
 
-    let calls = scene
-        .at_each_call(prepare, delete, async |outcome, path| {
-            let left = listed(&outcome.api).await.len();
-            assert!(left == 0 || !outcome.acknowledged(), "an acknowledged deletion had no effect");
-            assert!(left == 0 || !matches!(outcome.kill_point, KillPoint::BeforeReply(_)), "it was executed");
-            assert_eq!(entries(&scene), [i64::try_from(left).unwrap(); 4]);
-            assert_eq!(answer_to(delete(&outcome.api, &path)).await.0, 204);
-            assert_eq!(entries(&scene), [0; 4]);
-        })
-        .await;
-
-    assert!(calls >= 1);
+    kill_at_each_call(TOKENS, 1, prepare, delete, async |scene, outcome, path| {
+        let left = listed(&outcome.api).await.len();
+        assert!(left == 0 || !outcome.acknowledged(), "an acknowledged deletion had no effect");
+        assert!(left == 0 || !matches!(outcome.kill_point, KillPoint::BeforeReply(_)), "it was executed");
+        assert_eq!(entries(scene), [i64::try_from(left).unwrap(); 4]);
+        assert_eq!(answer_to(delete(&outcome.api, &path)).await.0, 204);
+        assert_eq!(entries(scene), [0; 4]);
+    })
+    .await;
 }

@@ -8,8 +8,8 @@ use tokio::time::Duration;
 
 use super::{PROJECT, RequestOutcome, Scene, answer_to};
 use crate::faults::requests::ids;
-use crate::support::redis::{RedisServer, block_until};
-use crate::support::sukkal::Api;
+use support::redis::{RedisServer, until};
+use support::sukkal::Api;
 
 pub(in crate::faults) const QUEUE: &str = "/v2/queues/work";
 pub(in crate::faults) const MESSAGES: &str = "/v2/queues/work/messages";
@@ -126,7 +126,7 @@ pub(super) async fn verify(
 ) {
     scene.set_clock("work", ALL_EXPIRED).await;
     let mut found = drain(&outcome.api, "work").await;
-    block_until("all dead letters have arrived", || scene.stored().outbox_length("work") == 0);
+    until("all dead letters have arrived", async || scene.stored().outbox_length("work") == 0).await;
     found.extend(drain(&outcome.api, "dead").await);
     scene.stored().assert_consistent();
 

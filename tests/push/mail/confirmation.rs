@@ -1,7 +1,6 @@
 //! Fact sheet 8.7: recipients confirm with the link in a mail, and nobody else can do it for them.
 
 use std::process::Command;
-use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use uuid::Uuid;
 
 use super::MailBench;
 use super::server::{MailServer, header};
+use support::redis::until;
 
 const PAGE: &[(&str, &str)] = &[("SUKKAL_MAIL__EXTERNAL_CONFIRMATION_URL", "https://page.example/confirm")];
 
@@ -148,14 +148,12 @@ async fn nobody_gets_more_than_three_confirmations_in_an_hour() {
         bench.subscribe(&format!("mailto:{name}@other.example"), json!({})).await;
     }
     bench.subscribe("mailto:b@other.example", json!({})).await;
-    let is_logged = || bench.sukkal.log().iter().filter(|line| line.contains("got 3 confirmations")).count() == 2;
-    while !is_logged() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let refused = || bench.sukkal().log().iter().filter(|line| line.contains("got 3 confirmations")).count();
+    until("the other confirmations are refused", async || refused() == 2).await;
 
     let mails = server.wait_for(4).await;
 
     let first = mails.iter().filter(|mail| !header(mail, "To").starts_with("b@")).count();
     assert_eq!((first, server.mails().len()), (3, 4));
-    assert!(!bench.sukkal.log().join("\n").contains("@other.example"), "addresses are not logged");
+    assert!(!bench.sukkal().log().join("\n").contains("@other.example"), "addresses are not logged");
 }

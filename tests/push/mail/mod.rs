@@ -6,24 +6,45 @@ mod hostile;
 mod restarts;
 mod server;
 
+use std::future::pending;
 use std::sync::Arc;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use sukkal::app;
+use sukkal::config::Config;
+use tokio::net::TcpStream;
 
 use self::server::{MailServer, header, headers};
 use super::id;
-use crate::support::certificates::{Authority, Certificate, text};
-use crate::support::ports;
-use crate::support::redis::child_command;
-use crate::support::secrets;
-use crate::support::sukkal::{Api, Sukkal};
+use support::certificates::{Authority, Certificate, text};
+use support::ports;
+use support::redis::{child_command, until};
+use support::secrets;
+use support::sukkal::{Api, Sukkal};
 
 const PASSWORD: &str = "hush-hush-password";
 
+/// Returns the options of a service at this URL that sends mails to a server at this port of this
+/// machine.
+fn sending<'o>(port: &'o str, api_url: &'o str) -> [(&'o str, &'o str); 8] {
+    [
+        ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
+        ("SUKKAL_SIGNED_URL__SECRET_KEY", "a key that is long enough for any purpose"),
+        ("SUKKAL_MAIL__HOST", "127.0.0.1"),
+        ("SUKKAL_MAIL__PORT", port),
+        ("SUKKAL_MAIL__ENCRYPTION", "none"),
+        ("SUKKAL_MAIL__SENDER", "Queues <queues@sukkal.example>"),
+        ("SUKKAL_MAIL__TRUSTED_RECIPIENTS", "@trusted.example"),
+        ("SUKKAL_MAIL__API_URL", api_url),
+    ]
+}
+
 /// A service that sends mails, and a client of it.
 struct MailBench {
-    sukkal: Arc<Sukkal>,
+    /// The process of the service; `None` if it runs in the process of the tests.
+    process: Option<Arc<Sukkal>>,
+    url: String,
     api: Api,
 }
 
@@ -39,24 +60,31 @@ impl MailBench {
 
     fn with_store(store: &str, port: u16, options: &[(&str, &str)]) -> Self {
         let address = ports::listen().local_addr().unwrap().to_string();
-        let (port, api_url) = (port.to_string(), format!("http://{address}"));
-        let mail = [
-            ("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8"),
-            ("SUKKAL_SIGNED_URL__SECRET_KEY", "a key that is long enough for any purpose"),
-            ("SUKKAL_MAIL__HOST", "127.0.0.1"),
-            ("SUKKAL_MAIL__PORT", &port),
-            ("SUKKAL_MAIL__ENCRYPTION", "none"),
-            ("SUKKAL_MAIL__SENDER", "Queues <queues@sukkal.example>"),
-            ("SUKKAL_MAIL__TRUSTED_RECIPIENTS", "@trusted.example"),
-            ("SUKKAL_MAIL__API_URL", &api_url),
-        ];
-        let sukkal = Sukkal::start_where(&address, store, &[&mail, options].concat());
-        Self { api: sukkal.project("p"), sukkal: Arc::new(sukkal) }
+        let (port, url) = (port.to_string(), format!("http://{address}"));
+        let sukkal = Sukkal::start_where(&address, store, &[&sending(&port, &url), options].concat());
+        Self { api: sukkal.project("p"), process: Some(Arc::new(sukkal)), url }
+    }
+
+    /// Starts the service in this process, so that the test can move its clock.
+    async fn here(server: &MailServer) -> Self {
+        let address = ports::listen().local_addr().unwrap().to_string();
+        let (port, url) = (server.port.to_string(), format!("http://{address}"));
+        let options = [("SUKKAL_BIND", &*address), ("SUKKAL_STORE", "memory:")];
+        let environment = [&sending(&port, &url)[..], &options].concat();
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let config = Config::load(None, environment, &[]).unwrap();
+        tokio::spawn(async move { app::serve(&config, pending()).await.expect("the service starts") });
+        until("the service listens", async || TcpStream::connect(&address).await.is_ok()).await;
+        Self { api: Api::new(url.clone(), "p"), process: None, url }
     }
 
     /// Returns the same service with another project.
     fn project(&self, project: &str) -> Self {
-        Self { api: self.sukkal.project(project), sukkal: self.sukkal.clone() }
+        Self { api: Api::new(self.url.clone(), project), process: self.process.clone(), url: self.url.clone() }
+    }
+
+    fn sukkal(&self) -> &Sukkal {
+        self.process.as_deref().expect("the service has a process of its own")
     }
 
     /// Asks for a subscription, and returns the status and the answer.
@@ -233,7 +261,7 @@ async fn nothing_is_sent_to_a_server_that_is_not_the_right_one() {
         let attempt = &bench.attempts(&subscription).await[0];
         assert_eq!((&attempt["error"], &attempt["status"]), (&json!(reason), &Value::Null));
         assert!(server.mails().is_empty() && server.events("recipient").is_empty());
-        let log = bench.sukkal.log().join("\n");
+        let log = bench.sukkal().log().join("\n");
         assert_eq!(log.matches("cannot send mails").count(), 1, "the operator is told once: {log}");
     }
 }
@@ -245,12 +273,12 @@ async fn the_command_line_subscribes_a_mail_address_only_if_there_is_a_mail_serv
     let with = MailBench::over(&server, &[]);
     let without = Sukkal::start("memory:");
     let create = |url: String| {
-        let mut command = child_command(env!("CARGO_BIN_EXE_sukkal"));
+        let mut command = child_command(support::sukkal::binary());
         command.args(["--url", &url, "--project", "p", "subscription", "create", "q"]);
         command.args(["mailto:a@trusted.example?subject=x", "subject=y", "--ttl", "600"]).output().unwrap()
     };
 
-    let created = create(with.sukkal.url(""));
+    let created = create(with.url.clone());
     let refused = create(without.url(""));
 
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));

@@ -3,14 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reqwest::Method;
 use serde_json::{Value, json};
+use sukkal::domain::{ProjectId, QueueId};
 
 use super::MailBench;
 use super::server::MailServer;
-use crate::support::ports;
-use crate::support::redis::{RedisServer, block_until};
+use support::ports;
+use support::redis::{RedisServer, block_until, until_some};
+use support::sukkal::MOVABLE_CLOCK;
+use support::test_bed::open_movable;
 
 const COUNT: u64 = 10;
+/// Longer than a delivery lease.
+const LEASE_OVER_US: i64 = 41_000_000;
 /// Maximum time that the service takes to stop.
 const STOP_DURATION_MAX: Duration = Duration::from_secs(15);
 
@@ -32,29 +38,42 @@ async fn restart(store: &str, ends_in_time: bool) {
     let silent = ports::listen();
     let port = silent.local_addr().unwrap().port();
     let drain = if ends_in_time { "30" } else { "1" };
-    let options = [("SUKKAL_DRAIN_TIMEOUT", drain), ("SUKKAL_MAIL__MAX_CONNECTIONS", "2")];
+    let options = [("SUKKAL_DRAIN_TIMEOUT", drain), ("SUKKAL_MAIL__MAX_CONNECTIONS", "2"), MOVABLE_CLOCK];
     let mut bench = MailBench::with_store(store, port, &options);
     let subscription = bench.subscribe("mailto:a@trusted.example", json!({})).await;
     for number in 0..COUNT {
         bench.post(json!(number)).await;
     }
-    let connection = silent.accept().unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let connection = until_some("the service connects", async || silent.accept().ok()).await;
     let mut hanging = Some((silent, connection));
 
     let began = Instant::now();
-    bench.sukkal.terminate();
-    block_until("the service drains", || bench.sukkal.log().concat().contains("draining"));
+    bench.sukkal().terminate();
+    block_until("the service drains", || bench.sukkal().log().concat().contains("draining"));
     if ends_in_time {
         hanging = None;
     }
-    assert!(Arc::get_mut(&mut bench.sukkal).unwrap().wait().success());
+    assert!(bench.process.as_mut().and_then(Arc::get_mut).unwrap().wait().success());
     assert!(began.elapsed() < STOP_DURATION_MAX, "{store}: {:?}", began.elapsed());
     drop(hanging);
 
     let server = MailServer::start();
-    let bench = MailBench::with_store(store, server.port, &[]);
+    let bench = MailBench::with_store(store, server.port, &[MOVABLE_CLOCK]);
+    if !ends_in_time {
+        expire_delivery_lease(store, &bench, &subscription).await;
+    }
     bench.wait_until(&subscription, |figures| figures["delivered"] == COUNT).await;
     assert_eq!(bodies(&server), (0..COUNT).collect::<Vec<_>>(), "{store}");
+}
+
+/// Moves the clock of the queue past the delivery lease of the first service, and makes the other one
+/// read the clock: it does when a subscription changes.
+async fn expire_delivery_lease(store: &str, bench: &MailBench, subscription: &str) {
+    let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
+    open_movable(store).set_clock(&queue, LEASE_OVER_US).await.unwrap();
+    let change = bench.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{subscription}"));
+    assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
 }
 
 #[tokio::test(flavor = "multi_thread")]

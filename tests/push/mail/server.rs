@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::support::certificates::{Certificate, text};
-use crate::support::python;
-use crate::support::redis::{child_command, spawn};
+use support::certificates::{Certificate, text};
+use support::python;
+use support::redis::{block_until, child_command, spawn};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/push/mail/server.py");
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/push/mail/server.py");
 /// Maximum time that a test waits for a mail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,12 +49,16 @@ impl MailServer {
         command.args(["-u", SCRIPT]).args(arguments).stdout(Stdio::piped());
         let mut process = spawn(command).expect("python starts");
         let lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
-        let mut events = lines.map_while(Result::ok).map(|line| serde_json::from_str::<Value>(&line).unwrap());
-        let listening = events.next().expect("the server listens");
-        let port = u16::try_from(listening["port"].as_u64().unwrap()).unwrap();
-        let (record, received) = watch::channel(Vec::new());
-        thread::spawn(move || events.for_each(|event| record.send_modify(|record| record.push(event))));
-        Self { process, port, events: received }
+        let happened = lines.map_while(Result::ok).map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let (record, events) = watch::channel(Vec::<Value>::new());
+        thread::spawn(move || happened.for_each(|event| record.send_modify(|record| record.push(event))));
+        let mut port = None;
+        block_until("the mail server listens", || {
+            port = events.borrow().first().and_then(|listening| listening["port"].as_u64());
+            port.is_some()
+        });
+        let port = port.and_then(|port| u16::try_from(port).ok()).expect("it is a port");
+        Self { process, port, events }
     }
 
     /// Returns the mails that have arrived so far.
