@@ -15,8 +15,8 @@ STEP := python3 -B tests/run.py step
 help:
 	@echo "make run                 build and run Sukkal with its messages in ./sukkal-data, until Ctrl-C"
 	@echo "make test                check the format, lint, build the documentation and run all tests"
-	@echo "make test-core           lint, and run the tests without browsers and generated clients: before each commit"
-	@echo "make test-rest           build the documentation, and run the other tests"
+	@echo "make test-core           lint, and run the tests that take no minutes: before each commit"
+	@echo "make test-rest           build the documentation, and run browsers, generated clients, campaigns and crashes"
 	@echo "make times               print the slowest tests, compilations and steps of the last run"
 	@echo "make lint                check the format and lint"
 	@echo "make docs                build the documentation of the code"
