@@ -36,10 +36,11 @@ async fn a_request_without_a_project_belongs_to_the_default_project() {
     let bare = |path: &str| api.bare(Method::GET, path).header("Client-ID", CLIENT);
     api.post_bodies("q", &[json!("ours")]).await;
     let echo = format!("{MESSAGES}?echo=true");
+    let other = format!("project-{}", Uuid::new_v4());
 
     assert_eq!(pick(&answered(bare(&echo), 200).await.json()["messages"], "body"), ["ours"]);
     for name in ["X-Project-ID", "X-Tenant-Id", "X-Tenant"] {
-        assert_eq!(answered(bare(&echo).header(name, "other"), 200).await.json()["messages"], json!([]), "{name}");
+        assert_eq!(answered(bare(&echo).header(name, &other), 200).await.json()["messages"], json!([]), "{name}");
         refused(bare(&echo).header(name, ""), 400, "Empty project header not allowed").await;
     }
     let mut events = Events::open(bare(&echo)).await;
@@ -47,7 +48,7 @@ async fn a_request_without_a_project_belongs_to_the_default_project() {
     let mut events = Events::open(bare(&format!("{echo}&project_id={}", api.id))).await;
     assert_eq!(events.bodies(1).await, ["ours"]);
     // Only an event stream or a signed URL names its project in the query.
-    let ordinary = answered(bare(&format!("{echo}&project_id=other")), 200).await;
+    let ordinary = answered(bare(&format!("{echo}&project_id={other}")), 200).await;
     assert_eq!(pick(&ordinary.json()["messages"], "body"), ["ours"]);
 }
 
