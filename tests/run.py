@@ -37,7 +37,7 @@ REST = ("clients::", "console::", "exclusive_claims::", "faults::", "feed_order:
 # Tests mostly wait for servers, so there are more threads than cores.
 THREADS = 6
 # A test that takes longer is ended, and so is the run.
-TEST_MAX_S = 240
+TEST_MAX_S = 600
 # The variants of each campaign that must have checked something: see support::report.
 CAMPAIGNS = {
     "disconnected_waiters": ["redis", "memory"],

@@ -15,7 +15,7 @@ use support::sukkal::{Api, CLIENT, Sukkal};
 const PROJECT: &str = "browser";
 const MESSAGES: &str = "/v2/queues/q/messages";
 /// Number of messages that the browser receives before each restart.
-const PART: usize = 200;
+const PART: usize = 50;
 const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 Usage: command_line.py URL PROJECT. Exits with 0, or with 1 and one line that describes the failure.
 """
 
+import concurrent.futures
 import contextlib
 import http.server
 import io
@@ -24,9 +25,10 @@ def main(url, project):
     queues_are_created_listed_and_deleted(directly)
     messages_are_posted_and_claimed(directly)
 
-    with proxy(url, project) as address:
-        same("the queues through a proxy", list_queues_at(address), (0, "tasks\n"))
-    same("the queues without a project", list_queues_at(url), (1, ""))
+    with proxy(url, project) as address, concurrent.futures.ThreadPoolExecutor() as pool:
+        through_a_proxy, without_a_project = pool.map(list_queues_at, [address, url])
+    same("the queues through a proxy", through_a_proxy, (0, "tasks\n"))
+    same("the queues without a project", without_a_project, (1, ""))
 
 
 def queues_are_created_listed_and_deleted(openstack):

@@ -164,7 +164,8 @@ def main():
     list_file = pathlib.Path(list_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # Creates the virtual environment of the suite, before several processes would do it.
-    subprocess.run([sys.executable, "-B", pathlib.Path(suite_folder) / "conform.py", "--list"], check=False,
+    script, nowhere = pathlib.Path(suite_folder) / "conform.py", "http://127.0.0.1:1"
+    subprocess.run([sys.executable, "-B", script, "--url", nowhere, "--profile", "nopool", "--list"], check=True,
                    stdout=subprocess.DEVNULL)
     # The suite waits for most of its time, so the stores take turns at the processor.
     with concurrent.futures.ThreadPoolExecutor() as threads:

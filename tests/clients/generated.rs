@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::contract;
 use support::redis::{RedisServer, child_command, spawn};
 use support::sukkal::Sukkal;
-use support::{node, python};
+use support::{node, python, root};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/generated");
 const PROJECT: &str = "generated";
@@ -48,13 +48,19 @@ async fn bodies(sukkal: &Sukkal, queue: &str) -> Vec<Value> {
 }
 
 #[test]
-fn linters_find_no_errors_in_the_contract() {
-    let packages = node::packages();
+fn redocly_finds_no_errors_in_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+
+    run(with(node_command(&node::packages(), "redocly", folder.path()), ["lint", contract::PATH]));
+}
+
+#[test]
+fn spectral_finds_no_errors_in_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("rules.yaml"), "extends: ['spectral:oas']\n").unwrap();
+    let spectral = node_command(&node::packages(), "spectral", folder.path());
 
-    run(with(node_command(&packages, "redocly", folder.path()), ["lint", contract::PATH]));
-    run(with(node_command(&packages, "spectral", folder.path()), ["lint", "--ruleset", "rules.yaml", contract::PATH]));
+    run(with(spectral, ["lint", "--ruleset", "rules.yaml", contract::PATH]));
 }
 
 #[tokio::test]
@@ -68,7 +74,9 @@ async fn a_generated_typescript_client_compiles_and_posts_a_message() {
     fs::copy(format!("{FOLDER}/post.ts"), folder.path().join("post.ts")).unwrap();
 
     run(with(command("openapi-typescript"), [contract::PATH, "--output", "api.ts"]));
-    run(with(command("tsc"), ["--strict", "--target", "es2022", "--module", "nodenext", "post.ts"]));
+    // The declarations of the libraries do not depend on the contract.
+    let options = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"];
+    run(with(with(command("tsc"), options), ["post.ts"]));
     let node = child_command("node");
     run(with(node, [folder.path().join("post.js").to_str().unwrap(), &sukkal.url(""), PROJECT]));
 
@@ -92,7 +100,9 @@ async fn a_generated_python_client_passes_mypy_and_posts_a_message() {
     let generate = ["generate", "--path", contract::PATH, "--output-path", "sukkal_client", "--meta", "none"];
     let generate = with(command("openapi_python_client"), generate);
     run(with(generate, ["--config", &config, "--fail-on-warning"]));
-    run(with(command("mypy"), ["--strict", "--cache-dir", "/dev/null", "sukkal_client", "post.py"]));
+    // It keeps the results for the libraries, and for files with the same content as in an earlier run.
+    let mypy = with(command("mypy"), ["--strict", "--cache-dir"]);
+    run(with(with(mypy, [root().join("target/python-tests/mypy")]), ["sukkal_client", "post.py"]));
     run(with(command("post"), [&sukkal.url(""), PROJECT]));
 
     assert_eq!(bodies(&sukkal, "python").await, [json!({ "typed": "yes" })]);

@@ -7,10 +7,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::contract::{self, contract, operations};
+use crate::push::LOCAL;
+use crate::push::endpoint::{Answer, Endpoint};
 use support::python;
 use support::redis::{RedisServer, child_command, spawn};
 use support::sukkal::Sukkal;
@@ -19,7 +22,8 @@ const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/schemathesis.
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/schemathesis_hooks.py");
 
 /// Options that enable all optional features of a server.
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 8] = [
+    LOCAL[0],
     ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_POOLING__ENABLED", "true"),
@@ -45,7 +49,7 @@ const LISTS: [&str; 5] = [
     "GET /v2/queues/{queue_name}/claims/{claim_id} 200",
 ];
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn every_response_matches_the_contract() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &OPTIONS);
@@ -65,7 +69,11 @@ async fn every_response_matches_the_contract() {
     create("/v2/pools/kept", json!({ "uri": format!("{}/kept", pools.url()), "weight": 1 })).await;
     create("/v2/flavors/kept", json!({ "pool_list": ["kept"] })).await;
 
-    let output = run_schemathesis(&sukkal, &pools.url(), dir.path(), &record);
+    // Attempts that fail, but not so fast that the retries take the time of the requests.
+    let subscriber = Endpoint::answering(|_| Answer::After(Duration::from_secs(1), 500));
+    let environment = [("POOLS", pools.url()), ("SUBSCRIBERS", subscriber.url(""))];
+
+    let output = run_schemathesis(&sukkal, environment, dir.path(), &record);
 
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let seen = answers(&record);
@@ -73,11 +81,11 @@ async fn every_response_matches_the_contract() {
     assert_eq!(missed, [""; 0], "the run had none of these responses");
 }
 
-fn run_schemathesis(sukkal: &Sukkal, pools: &str, dir: &Path, record: &Path) -> Output {
+fn run_schemathesis(sukkal: &Sukkal, environment: [(&str, String); 2], dir: &Path, record: &Path) -> Output {
     let mut command = child_command(python::venv());
     command.args(["-m", "schemathesis.cli", "--config-file", CONFIG]);
     command.args(["run", contract::PATH, "--url", &sukkal.url(""), "--no-color", "--report-har-path"]);
-    command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).env("POOLS", pools).current_dir(dir);
+    command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).envs(environment).current_dir(dir);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for")
 }
