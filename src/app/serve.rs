@@ -179,7 +179,7 @@ async fn listen(bind: &Bind, option: &'static str) -> Result<TcpListener, Error>
 
 /// Refuses to serve other machines without authentication, unless the operator wants it.
 fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
-    let is_local = address.ip().to_canonical().is_loopback();
+    let is_local = is_loopback(address);
     if config.auth.strategies.is_empty() && !is_local {
         return Err(Error::Exposed(address));
     }
@@ -191,7 +191,11 @@ fn check_exposure(config: &Config, address: SocketAddr) -> Result<(), Error> {
 
 /// Refuses to serve other machines with a clock that tests can move.
 fn require_loopback(address: SocketAddr) -> Result<(), Error> {
-    if address.ip().to_canonical().is_loopback() { Ok(()) } else { Err(Error::MovableClock(address)) }
+    if is_loopback(address) { Ok(()) } else { Err(Error::MovableClock(address)) }
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 /// Returns how client connections are served. Raises the limit on open files, which bounds their

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -18,7 +18,7 @@ use sukkal::api::http::{self, ServerLimits};
 use sukkal::metrics::LiveCount;
 use tokio::task::JoinHandle;
 
-use super::ports;
+use super::{lock, ports};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECTIONS_MAX: usize = 100;
@@ -118,8 +118,4 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
         Value::IntValue(number) => Some(number.to_string()),
         other => panic!("{key} is {other:?}"),
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -33,8 +33,14 @@ pub mod test_bed;
 pub mod timeline;
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Returns the root of the repository.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// Locks a value, also after another thread has panicked while it used it.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

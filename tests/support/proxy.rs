@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -17,8 +17,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::ports;
 use super::redis::{POLL_TIMEOUT, block_until};
+use super::{lock, ports};
 
 const CHUNK_BYTES: usize = 16 * 1024;
 
@@ -236,8 +236,4 @@ impl Relay {
         let taken = self.replies_to_drop.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
         taken.is_ok()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 use super::redis::{POLL_TIMEOUT, RedisServer, block_until, child_command, spawn, wait_until_suspended};
-use super::{root, secrets};
+use super::{lock, root, secrets};
 
 /// The beginnings of variables that Cargo and `tests/run.py` set for the tests. Build scripts of
 /// dependencies would notice them and run again.
@@ -204,10 +204,6 @@ fn follow(stderr: ChildStderr, log: Arc<Mutex<Vec<String>>>, listening: mpsc::Se
             lock(&log).push(line);
         }
     })
-}
-
-fn lock(log: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A client for one project: adds the headers that every request needs.
