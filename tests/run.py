@@ -23,6 +23,7 @@ TARGET = ROOT / "target"
 STEPS = TARGET / "steps.tsv"
 CHECKED = TARGET / "checked.tsv"
 TIMINGS = TARGET / "cargo-timings/cargo-timing.html"
+COMPILATIONS = TARGET / "compilations.json"
 
 # What install.py installs while the tests are compiled.
 PACKAGES = [
@@ -113,6 +114,10 @@ def build():
     built = subprocess.run(cargo, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if built.returncode:
         sys.exit(built.returncode)
+    units = json.loads(re.search(r"const UNIT_DATA = (\[.*?\]);", TIMINGS.read_text(), re.S)[1])
+    # The second part finds everything compiled, and leaves the figures of the first one.
+    if units:
+        COMPILATIONS.write_text(json.dumps(units))
     artifacts = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     tests = [one for one in artifacts if one.get("executable") and one["profile"]["test"]]
     return {one["target"]["name"]: one["executable"] for one in tests}
@@ -234,9 +239,8 @@ def print_times():
     print("\nThe fifty slowest tests:")
     for seconds, name in sorted(rows, reverse=True)[:50]:
         print(f"{seconds:9.1f} s  {name}")
-    print("\nThe thirty slowest compilations of the last build, by `cargo build --timings`:")
-    units = json.loads(re.search(r"const UNIT_DATA = (\[.*?\]);", TIMINGS.read_text(), re.S)[1])
-    for unit in sorted(units, key=lambda unit: -unit["duration"])[:30]:
+    print("\nThe thirty slowest compilations of the last build that compiled something, by `cargo build --timings`:")
+    for unit in sorted(json.loads(COMPILATIONS.read_text()), key=lambda unit: -unit["duration"])[:30]:
         print(f"{unit['duration']:9.1f} s  {unit['name']} {unit['version']}{unit['target']}")
     print("\nThe last steps:")
     for line in STEPS.read_text().splitlines()[-20:]:
