@@ -80,6 +80,7 @@ macro_rules! run_cases {
         let cases = [$(
             async {
                 let subject: Subject = $new();
+                subject.wait_until_ready().await;
                 cases::$file::$case(&subject).await;
                 subject.assert_consistent().await;
             }
@@ -124,7 +125,7 @@ async fn use_store(new: impl Fn() -> Subject) {
         ]
     );
     let subject = new();
-    subject.store().ping().await.unwrap();
+    subject.wait_until_ready().await;
     subject.store().probe().await.unwrap();
     subject.store().check().await.unwrap();
 }
@@ -199,6 +200,7 @@ async fn the_documented_privileges_are_enough_behind_sentinels() {
 
     let url = format!("redis-sentinel://sukkal:{PASSWORD}@127.0.0.1:{}/main", sentinel.port());
     let subject = redis_with_url(&url, sentinel.clone());
+    subject.wait_until_ready().await;
     cases::waiting::a_post_wakes_waiters(&subject).await;
 
     assert_nothing_denied(&master);
