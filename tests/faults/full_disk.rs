@@ -22,10 +22,6 @@ async fn gauge(sukkal: &Sukkal) -> Option<f64> {
     Exposition::of(&sukkal.url("")).await.value("sukkal_store_disk_full")
 }
 
-fn log_count(sukkal: &Sukkal, words: &str) -> usize {
-    sukkal.log().iter().filter(|line| line.contains(words)).count()
-}
-
 /// Posts until the disk is full. Returns the response that reported it.
 async fn fill(requests: &Requests) -> Value {
     let message = json!({ "messages": [{ "body": "x".repeat(200_000) }] });
@@ -55,12 +51,12 @@ async fn assert_reported_and_recovers(sukkal: &Sukkal, requests: &Requests, limi
     assert_eq!((status, text.contains(FULL)), (503, true), "{text}");
     assert_eq!(gauge(sukkal).await, Some(1.0));
     assert_eq!(fill(requests).await, refusal);
-    assert_eq!(log_count(sukkal, "\"the disk of the store is full\""), 1, "{:#?}", sukkal.log());
+    assert_eq!(sukkal.logged("\"the disk of the store is full\"").await.len(), 1);
 
     limit(None);
     // No client posts: the janitor notices it.
     until("the freed space is noticed", async || gauge(sukkal).await == Some(0.0)).await;
-    assert_eq!(log_count(sukkal, "the disk of the store has room again"), 1);
+    assert_eq!(sukkal.logged("the disk of the store has room again").await.len(), 1);
     assert_eq!(readiness(sukkal).await.0, 204);
     requests.all_work_again(&requests::all()).await;
     all_done(&requests.send(&DELETES, MANY).await);

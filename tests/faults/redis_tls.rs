@@ -181,5 +181,5 @@ async fn certificates_can_be_replaced_without_a_restart() {
     fs::write(&own.key, "").unwrap();
     redis.restart();
     assert_posted(&api).await;
-    assert!(sukkal.log().iter().any(|line| line.contains("the certificate that was read before is used")));
+    sukkal.logged("the certificate that was read before is used").await;
 }

@@ -184,8 +184,7 @@ async fn a_server_without_a_key_refuses_posts_to_an_encrypted_queue() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(occurrences(&api, &api.id), 0);
     assert_eq!(bodies(&api).await, [json!(null); 0]);
-    let failures = api.server.sukkal.log().iter().filter(|line| line.contains("request failed")).count();
-    assert_eq!(failures, 1);
+    assert_eq!(api.server.sukkal.logged("request failed").await.len(), 1);
 }
 
 /// Checks that every operation that returns the only message of the queue fails on this server.

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::redis::{POLL_TIMEOUT, RedisServer, block_until, child_command, spawn, wait_until_suspended};
+use super::redis::{POLL_TIMEOUT, RedisServer, block_until, child_command, spawn, until_some, wait_until_suspended};
 use super::{lock, root, secrets};
 
 /// The beginnings of variables that Cargo and `tests/run.py` set for the tests. Build scripts of
@@ -127,6 +127,17 @@ impl Sukkal {
     /// Returns the log lines so far.
     pub fn log(&self) -> Vec<String> {
         lock(&self.log).clone()
+    }
+
+    /// Waits until the log has a line that contains a text. Returns all such lines.
+    ///
+    /// A response does not wait for the lines that its request logs.
+    pub async fn logged(&self, text: &str) -> Vec<String> {
+        until_some(&format!("\"{text}\" is logged"), async || {
+            let lines: Vec<String> = self.log().into_iter().filter(|line| line.contains(text)).collect();
+            (!lines.is_empty()).then_some(lines)
+        })
+        .await
     }
 
     /// Asks the server to stop (SIGTERM) without waiting for it.

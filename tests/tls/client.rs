@@ -1,5 +1,6 @@
 //! A client of HTTP/2 that has full control of its streams, and TLS without HTTP.
 
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,7 +119,12 @@ impl Http2 {
     pub(super) async fn closed(self) -> Result<(), h2::Error> {
         let Self { sender, driver, .. } = self;
         drop(sender);
-        timeout(TIMEOUT, driver).await.expect("the server closes the connection").unwrap()
+        let ended = timeout(TIMEOUT, driver).await.expect("the server closes the connection").unwrap();
+        // This end may be saying goodbye at the moment when the server closes.
+        ended.or_else(|error| {
+            let kind = error.get_io().map(std::io::Error::kind);
+            if matches!(kind, Some(BrokenPipe | ConnectionReset)) { Ok(()) } else { Err(error) }
+        })
     }
 
     /// Breaks the connection.

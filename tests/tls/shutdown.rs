@@ -18,6 +18,9 @@ async fn a_server_that_stops_completes_requests_and_accepts_no_more() {
     let body = json!({ "messages": [{ "body": "one" }] }).to_string();
     let (first, second) = body.split_at(10);
     post.send_data(Bytes::copy_from_slice(first.as_bytes()), false).unwrap();
+    // A server that responds to a later request has accepted the post.
+    let later = http.send("GET", "/v2/queues", "").await;
+    assert_eq!(head(later).await.status(), StatusCode::OK);
 
     server.sukkal.terminate();
 

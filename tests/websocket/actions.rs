@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{PATH, notification, open, post, start};
 use support::certificates::{Authority, Certificate, text};
-use support::redis::RedisServer;
+use support::redis::{RedisServer, until_some};
 use support::socket::{Received, Socket};
 use support::sukkal::{CLIENT, Sukkal};
 
@@ -201,8 +201,13 @@ async fn actions_are_in_the_metrics_and_in_the_audit_log_of_their_routes() {
         let labels = format!("{{method=\"{method}\",route=\"/v2/queues/{{queue_name}}\",status=\"{status}\"}} 1");
         assert!(metrics.contains(&labels), "{labels} is not in {metrics}");
     }
-    let lines = std::fs::read_to_string(&log).unwrap();
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // A response does not wait for the record of a refusal.
+    let text = until_some("both requests are recorded", async || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        (text.matches('\n').count() == 2).then_some(text)
+    })
+    .await;
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let shown = |line: &Value| (line["action"].clone(), line["path"].clone(), line["outcome"].clone());
     let path = json!("/v2/queues/q");
     let created = (json!("queues:create"), path.clone(), json!("success"));
