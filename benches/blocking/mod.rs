@@ -20,7 +20,8 @@ use self::stage::Stage;
 use crate::report::Report;
 use crate::statistics::median;
 use crate::{COMMAND, DocumentOptions, Length};
-use support::redis::{RedisServer, Reply, block_until};
+use support::redis::{RedisServer, Reply};
+use support::waiting::block_until;
 
 /// The goal for the longest command of Redis, in milliseconds.
 const SCRIPT_MAX_MS: f64 = 10.0;

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::block_until;
 
 /// The project of the most expensive requests.
 const PROJECT: &str = "worst";

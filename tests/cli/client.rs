@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::stand_in::{Answer, StandIn};
 use support::proxy::Proxy;
-use support::redis::{POLL_TIMEOUT, block_until, child_command, spawn, until};
+use support::redis::{child_command, spawn};
 use support::sukkal::{Api, Sukkal, binary};
+use support::waiting::{POLL_TIMEOUT, block_until, until};
 
 /// Starts a program on a terminal of its own, with 100 columns.
 const ON_A_TERMINAL: &str = "\

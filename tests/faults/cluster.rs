@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 use super::requests::{self, Answer, Kind, Requests, all_done};
 use support::cluster::RedisCluster;
 use support::exposition::Exposition;
-use support::redis::{RedisServer, Reply, block_until, until};
+use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::{block_until, until};
 
 const MANY: usize = 64;
 /// A key of the queue that is read.

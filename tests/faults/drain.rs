@@ -6,8 +6,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::process::Program;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::CLIENT;
+use support::waiting::block_until;
 
 const BODY: &str = r#"{"messages":[{"body":"the last"}]}"#;
 /// Longest duration of a drain without requests to wait for, on a busy machine.

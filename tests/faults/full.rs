@@ -10,9 +10,10 @@ use sukkal::storage::{Maintenance, Schedule};
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
 use super::stored::Stored;
 use support::exposition::Exposition;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::block_until;
 
 const MANY: usize = 64;
 const MEGABYTE: i64 = 1 << 20;

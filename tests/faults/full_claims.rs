@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::half_done::work::{CLAIMS, MESSAGES, QUEUE, QueueContents, batch, drain};
 use super::lost_replies::feed;
 use super::stored::Stored;
-use support::redis::{RedisServer, Reply, block_until};
+use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::waiting::block_until;
 
 const PROJECT: &str = "half-done";
 /// Longer than any claim and delay here.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::requests::{self, DELETES, READS, Requests, all_done};
 use support::exposition::Exposition;
-use support::redis::{RedisServer, limit_files, longest_file, until};
+use support::redis::{RedisServer, limit_files, longest_file};
 use support::sukkal::Sukkal;
+use support::waiting::until;
 
 const MANY: usize = 64;
 /// The shortest pause between two rounds of maintenance.

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::gate::Gate;
 use super::stored::Stored;
 use support::random::Random;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT, Sukkal};
+use support::waiting::block_until;
 
 const PROJECT: &str = "hang-up";
 const CLIENTS: u64 = 4;

@@ -6,9 +6,10 @@ use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 
 use super::stored::Stored;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::block_until;
 
 const BATCHES: usize = 30;
 const BATCH: usize = 100;

@@ -2,8 +2,9 @@
 
 use super::process::{Program, refused};
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
+use support::waiting::block_until;
 
 const LAYOUT: &str = "sukkal:layout";
 

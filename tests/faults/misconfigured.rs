@@ -5,8 +5,9 @@ use futures::future::join_all;
 use serde_json::Value;
 use tokio::process::Command;
 
-use support::redis::{RedisServer, child_command, until};
+use support::redis::{RedisServer, child_command};
 use support::sukkal::Sukkal;
+use support::waiting::until;
 
 const PASSWORD: &str = "open-sesame";
 const UNUSABLE: &str = "the store cannot be used";

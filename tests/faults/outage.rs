@@ -12,8 +12,9 @@ use super::gate::Gate;
 use super::requests::{self, Answer, DELETES, HANG_TIMEOUT, Kind, READS, Requests, WRITES, all_done, all_refused};
 use support::ports;
 use support::proxy::Proxy;
-use support::redis::{RedisServer, Reply, block_until};
+use support::redis::{RedisServer, Reply};
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 /// Number of concurrent requests.
 const MANY: usize = 64;

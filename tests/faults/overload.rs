@@ -13,8 +13,9 @@ use tokio::time::sleep;
 
 use support::exposition::Exposition;
 use support::proxy::Proxy;
-use support::redis::{RedisServer, in_time, until_some};
+use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT, Sukkal};
+use support::waiting::{in_time, until_some};
 
 /// Maximum number of operations in flight on a Redis server.
 const IN_FLIGHT_MAX: u32 = 64;

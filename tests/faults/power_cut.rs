@@ -20,10 +20,11 @@ use super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::half_done::work::drain;
 use super::stored::Stored;
 use support::random::{self, Random};
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::report;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::block_until;
 
 const PROJECT: &str = "power-cut";
 const WORK: &str = "work";

@@ -8,8 +8,9 @@ use std::thread;
 
 use serde_json::Value;
 
-use support::redis::{block_until, child_command, spawn};
+use support::redis::{child_command, spawn};
 use support::secrets;
+use support::waiting::block_until;
 
 /// A running server with the options of the test, which is killed on drop. The test fails if its log
 /// has a secret.

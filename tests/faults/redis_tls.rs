@@ -11,8 +11,9 @@ use tokio::time::timeout;
 
 use support::certificates::{Authority, Certificate, LOCAL, text};
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::until;
 
 const MASTER: &str = "mymaster";
 const FEED: &str = "/v2/queues/feed/messages";

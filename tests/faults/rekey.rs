@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, block_until, child_command, spawn};
+use support::redis::{RedisServer, child_command, spawn};
 use support::sukkal::{Api, Sukkal};
+use support::waiting::block_until;
 
 const FIRST: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const OTHERS: &str = "SUKKAL_TRANSPORT__MESSAGE_DECRYPTION_KEYS";

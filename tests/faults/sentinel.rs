@@ -10,8 +10,9 @@ use tokio::time::timeout;
 use super::redis_tls::{server_options, start};
 use support::certificates::{Authority, Certificate, LOCAL};
 use support::proxy::Proxy;
-use support::redis::{RedisServer, Reply, block_until};
+use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, Sukkal};
+use support::waiting::block_until;
 
 /// Much longer than a failover takes.
 const TIMEOUT: Duration = Duration::from_secs(30);

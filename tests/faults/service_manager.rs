@@ -5,8 +5,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use super::process::refused;
-use support::redis::block_until;
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -12,8 +12,9 @@ use support::cluster::RedisCluster;
 use support::events::Events;
 use support::exposition::Exposition;
 use support::proxy::Proxy;
-use support::redis::{RedisServer, Reply, block_until, until};
+use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, Sukkal};
+use support::waiting::{block_until, until};
 
 const KEEPS_DATA: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
 const PROJECT: &str = "waiting";

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::*;
 use support::events::Events;
-use support::redis::{block_until, until};
+use support::waiting::{block_until, until};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 

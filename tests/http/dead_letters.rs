@@ -16,7 +16,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Project, answered, new_movable_project, pick};
-use support::redis::in_time;
+use support::waiting::in_time;
 
 const PATH: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";

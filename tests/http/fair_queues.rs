@@ -8,8 +8,8 @@ use super::{
     INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_movable_project, pick,
     post_as, refused,
 };
-use support::redis::block_until;
 use support::sukkal::CLIENT;
+use support::waiting::block_until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";

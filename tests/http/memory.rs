@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use support::redis::in_time;
+use support::waiting::in_time;
 
 const CLIENTS: usize = 500;
 const KIB: usize = 1024;

@@ -17,8 +17,9 @@ use sukkal::descriptors::connections_max;
 use super::{Answer, answered, send};
 use support::events::Events;
 use support::exposition::Exposition;
-use support::redis::{RedisServer, child_command, spawn, until};
+use support::redis::{RedisServer, child_command, spawn};
 use support::sukkal::{Api, Sukkal};
+use support::waiting::until;
 
 const QUEUES: &str = "SUKKAL_METRICS__QUEUES";
 /// Longer than figures of queues are cached.

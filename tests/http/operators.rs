@@ -10,8 +10,9 @@ use super::{
     INVALID_PARAMETER, INVALID_REQUEST, NO_ROUTE, Project, Server, answered, follow, new_project, pick, refused,
 };
 use support::events::Events;
-use support::redis::{block_until, shared_instance};
+use support::redis::shared_instance;
 use support::sukkal::CLIENT;
+use support::waiting::block_until;
 
 /// Returns two new projects on a server with `admin_mode`: that of an operator and another one.
 fn operator_and_owner() -> (Project, Project) {

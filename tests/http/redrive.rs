@@ -8,7 +8,7 @@ use super::{
     CONFLICT, INVALID_BODY, INVALID_REQUEST, KEY, KEY_OPTION, NOT_FOUND, Project, Server, answered, new_project, pick,
     refused, text,
 };
-use support::redis::{until, until_some};
+use support::waiting::{until, until_some};
 
 const REDRIVE: &str = "/v2/queues/dead/redrive";
 

@@ -1,7 +1,7 @@
 //! The number of store commands that a request needs.
 
 use super::*;
-use support::redis::block_until;
+use support::waiting::block_until;
 
 const POSTS: usize = 10;
 /// Number of times that something is counted, of which the lowest counts.

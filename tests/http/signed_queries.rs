@@ -3,8 +3,8 @@
 use super::signed_urls::{EXPIRES, NOT_SIGNED, SECRET, SignedUrl, sign, signing_project};
 use super::*;
 use support::events::Events;
-use support::redis::block_until;
 use support::sukkal::CLIENT;
+use support::waiting::block_until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 

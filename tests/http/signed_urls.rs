@@ -10,8 +10,8 @@ use sukkal::domain::ClientIdRule;
 
 use super::*;
 use support::events::Events;
-use support::redis::block_until;
 use support::sukkal::CLIENT;
+use support::waiting::block_until;
 
 pub(super) const SECRET: &str = "a secret of these tests";
 pub(super) const EXPIRES: &str = "2099-01-01T00:00:00";

@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use support::redis::block_until;
+use support::waiting::block_until;
 
 /// Much longer than the `client_timeout` of the server.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use super::{INVALID_PARAMETER, INVALID_REQUEST, NO_ROUTE, NOT_FOUND, answered, refused, send, text};
 use support::events::Events;
-use support::redis::{RedisServer, in_time, until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::{in_time, until};
 
 const PATH: &str = "/v2/tokens";
 /// Time within which a deletion takes effect.

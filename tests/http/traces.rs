@@ -12,8 +12,9 @@ use super::{answered, send};
 use support::collector::Collector;
 use support::events::Events;
 use support::ports;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 const ENDPOINT: &str = "SUKKAL_TELEMETRY__OTLP_ENDPOINT";
 /// The option of OpenTelemetry for the time between two batches, in milliseconds.

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::{Answer, INVALID_PARAMETER, INVALID_REQUEST, Project, answered, new_project, pick, post_as, refused, send};
-use support::redis::block_until;
+use support::waiting::block_until;
 
 /// Wait time in seconds. It is much longer than any response of these tests may take.
 const LONG_S: u32 = 30;

@@ -10,8 +10,9 @@ use super::view::{assert_equal, view_of};
 use super::workload::{self, post};
 use super::{OPTIONS, assert_intact, command, embedded, migrate, run, serve_embedded};
 use support::random::{Random, seed};
-use support::redis::{RedisServer, Reply, block_until, spawn};
+use support::redis::{RedisServer, Reply, spawn};
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 const PROJECT: &str = "p";
 const POSTED: usize = 20_000;

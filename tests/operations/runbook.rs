@@ -19,7 +19,8 @@ use tempfile::TempDir;
 
 use super::read;
 use support::ports::free_port;
-use support::redis::{RedisServer, block_until, child_command, limit_files, spawn};
+use support::redis::{RedisServer, child_command, limit_files, spawn};
+use support::waiting::block_until;
 
 const PAGE: &str = "docs/runbook.md";
 const INTRODUCTION: &str = "";

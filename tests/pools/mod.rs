@@ -27,9 +27,9 @@ use tokio::time::{sleep, timeout};
 pub(crate) use self::disturber::{Disturber, Load, MOVES, STOPS, Step};
 pub(crate) use self::mover::Move;
 use support::redis::RedisServer;
-pub(crate) use support::redis::until;
 use support::sukkal::{Api, MOVABLE_CLOCK, POOLING, Sukkal};
 use support::test_bed::TestBed;
+pub(crate) use support::waiting::until;
 
 /// Names of the pools of a deployment, in the order of its servers.
 pub(crate) const POOLS: [&str; 3] = ["a", "b", "c"];

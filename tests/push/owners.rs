@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, id, numbers};
-use support::redis::until;
+use support::waiting::until;
 
 async fn a_paused_subscription_continues_where_it_was(bench: Bench) {
     let endpoint = Endpoint::start();

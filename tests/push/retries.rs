@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, failing_first, id, numbers, retries_at_once, retry_policy};
-use support::redis::until;
+use support::waiting::until;
 
 /// Row 8.6-6.
 async fn a_failed_notification_is_repeated_with_the_same_id(bench: Bench) {

@@ -6,8 +6,9 @@ use tokio::time::Duration;
 
 use super::{answered, messages, refused, send, server, set_quotas, subscribe};
 use support::events::Events;
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::Sukkal;
+use support::waiting::until;
 
 const ALLOWED: (&str, &str) = ("SUKKAL_PUSH__ALLOWED_NETWORKS", "192.0.2.0/24");
 

@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use super::{ADMIN_MODE, PROPAGATION_MAX, answered, quotas_of, send, server, set_quotas};
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
+use support::waiting::until;
 
 #[tokio::test]
 async fn quotas_take_effect_on_all_processes_within_five_seconds() {

@@ -4,8 +4,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{answered, messages, refused, send, server, set_quotas};
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 

@@ -25,7 +25,8 @@ use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use super::redis::{block_until, child_command, shared_instance, spawn};
+use super::redis::{child_command, shared_instance, spawn};
+use super::waiting::block_until;
 
 /// Maximum time of each wait: for an answer of Chromium, or for something in a page.
 const TIMEOUT: Duration = Duration::from_secs(60);

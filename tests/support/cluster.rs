@@ -9,7 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::ports::{first_that_starts, free_port};
-use super::redis::{POLL_TIMEOUT, RedisServer, Reply, block_until, shared_instance};
+use super::redis::{RedisServer, Reply, shared_instance};
+use super::waiting::{POLL_TIMEOUT, block_until};
 
 /// The first and last slot of each node, as `redis-cli --cluster create` would assign them.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];

@@ -3,7 +3,7 @@
 use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
 
-use super::redis::in_time;
+use super::waiting::in_time;
 
 /// A stream of events.
 pub struct Events {

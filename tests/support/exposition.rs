@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::redis::in_time;
+use super::waiting::in_time;
 
 /// The samples of an exposition.
 #[derive(Debug)]

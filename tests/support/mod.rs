@@ -31,6 +31,7 @@ pub mod socket;
 pub mod sukkal;
 pub mod test_bed;
 pub mod timeline;
+pub mod waiting;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

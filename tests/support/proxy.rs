@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::redis::{POLL_TIMEOUT, block_until};
+use super::waiting::{POLL_TIMEOUT, block_until};
 use super::{lock, ports};
 
 const CHUNK_BYTES: usize = 16 * 1024;

@@ -17,8 +17,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::certificates::Authority;
-use super::redis::in_time;
 use super::sukkal::CLIENT;
+use super::waiting::in_time;
 
 /// A connection, with TLS or without.
 pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}

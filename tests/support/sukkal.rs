@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::redis::{POLL_TIMEOUT, RedisServer, block_until, child_command, spawn, until_some, wait_until_suspended};
+use super::redis::{RedisServer, child_command, spawn, wait_until_suspended};
+use super::waiting::{POLL_TIMEOUT, block_until, until_some};
 use super::{lock, root, secrets};
 
 /// The beginnings of variables that Cargo and `tests/run.py` set for the tests. Build scripts of

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::random::Random;
 use super::sukkal::{Api, MOVABLE_CLOCK, POOLING, Sukkal};
+use super::waiting::in_time;
 
 /// A store that servers share.
 #[derive(Clone)]
@@ -79,12 +80,10 @@ impl TestBed {
     /// Sets how far the clock of the queue is ahead of the real one, in microseconds.
     pub async fn set_clock(&self, queue: &QueueId, offset_us: i64) {
         match self {
-            // While a slot moves, its keys cannot be used.
-            Self::Redis { store, .. } => while store.set_clock(queue, offset_us).await.is_err() {},
+            Self::Redis { store, .. } => set_clock(store, queue, offset_us).await,
             Self::Pooled { pools, .. } => {
                 for pool in pools {
-                    // The pool may be stopped at the moment.
-                    while pool.set_clock(queue, offset_us).await.is_err() {}
+                    set_clock(pool, queue, offset_us).await;
                 }
             }
             Self::Embedded(store) => store.set_clock(queue, offset_us),
@@ -193,6 +192,12 @@ impl ServerUrls {
 pub fn open_movable(url: &str) -> RedisStore {
     let uri: RedisUri = url.parse().expect("the address is valid");
     RedisStore::open(&uri.with_clock(Clock::Movable)).expect("opening a store does not wait for the connection")
+}
+
+/// Sets the clock of a queue, as soon as its store accepts commands: a pool may be stopped, and the keys
+/// of a slot that moves cannot be used.
+async fn set_clock(store: &RedisStore, queue: &QueueId, offset_us: i64) {
+    in_time("the clock can be moved", async { while store.set_clock(queue, offset_us).await.is_err() {} }).await;
 }
 
 fn urls(servers: &[Server]) -> Vec<String> {

@@ -21,8 +21,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::{PROJECT, Server};
 use support::exposition::Exposition;
-use support::redis::until;
 use support::sukkal::CLIENT;
+use support::waiting::until;
 
 /// Much longer than events that should happen at once may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{Server, last_line};
 use support::certificates::{Authority, Certificate, text as path};
-use support::redis::{POLL_TIMEOUT, block_until, child_command};
+use support::redis::child_command;
+use support::waiting::{POLL_TIMEOUT, block_until};
 
 /// Connects with openssl and these options.
 fn handshake(server: &Server, options: &str) -> Output {

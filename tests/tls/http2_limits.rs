@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Server;
 use super::client::{Http2, TIMEOUT, body, connect, head, message, waiting_requests};
-use support::redis::until;
+use support::waiting::until;
 
 /// A browser opens at most six connections with HTTP/1 to a server.
 const EVENT_STREAMS: usize = 20;

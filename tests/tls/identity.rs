@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Server, last_line};
 use crate::faults::process::refused;
 use support::certificates::{Authority, Certificate};
-use support::redis::block_until;
+use support::waiting::block_until;
 
 /// Starts a server that asks for client certificates, with these strategies.
 fn start(authority: Authority, environment: &[(&str, &str)]) -> Server {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::Server;
 use super::client::{Http2, TIMEOUT, connect, head};
-use support::redis::until;
+use support::waiting::until;
 
 const CLIENTS: usize = 4;
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::Server;
 use super::client::{Http2, body, head, message, metric, waiting_requests};
 use support::random::{self, Random};
-use support::redis::{in_time, until};
+use support::waiting::{in_time, until};
 
 const ROLE: u64 = 0x7e5e;
 const CAMPAIGN_RESETS: usize = 60;

@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 
 use super::Server;
 use super::client::{Http2, head};
-use support::redis::until;
+use support::waiting::until;
 
 #[tokio::test]
 async fn a_server_that_stops_completes_requests_and_accepts_no_more() {

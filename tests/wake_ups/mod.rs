@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 
 use self::rounds::{Kind, TestQueue};
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
+use support::waiting::until;
 use support::{campaign, random, report};
 
 /// Number of queues with concurrent rounds: short rounds, and rounds of a second or two.

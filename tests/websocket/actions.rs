@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{PATH, notification, open, post, start};
 use support::certificates::{Authority, Certificate, text};
-use support::redis::{RedisServer, until_some};
+use support::redis::RedisServer;
 use support::socket::{Received, Socket};
 use support::sukkal::{CLIENT, Sukkal};
+use support::waiting::until_some;
 
 /// Runs all actions and returns each reply. Ids and ages, which differ from run to run, are replaced.
 async fn run(socket: &mut Socket) -> Vec<(String, u64, Value)> {

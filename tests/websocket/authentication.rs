@@ -10,9 +10,9 @@ use tokio_tungstenite::tungstenite::Error;
 use super::{PATH, open, start, start_here};
 use crate::auth::stub_keystone::{self, StubKeystone, described};
 use crate::http::answered;
-use support::redis::advance;
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
+use support::waiting::advance;
 
 pub(super) const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
 

@@ -9,8 +9,8 @@ use super::authentication::{STRATEGIES, authenticate, headers, start_with_keysto
 use super::{open, post, start_here};
 use crate::auth::stub_keystone::{self, StubKeystone, described, described_until};
 use crate::auth::stub_provider::{AUDIENCE, Mood, StubProvider};
-use support::redis::advance;
 use support::socket::Socket;
+use support::waiting::advance;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// The lifetime of tokens that expire.

@@ -15,9 +15,10 @@ use super::memory::resident_kilobytes;
 use super::{PATH, notification, open, post, start, start_here};
 use crate::http::answered;
 use support::exposition::Exposition;
-use support::redis::{RedisServer, advance, in_time, until};
+use support::redis::RedisServer;
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
+use support::waiting::{advance, in_time, until};
 
 /// Time after which something that should have happened has not.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,9 +8,9 @@ use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{PATH, open, post, start};
-use support::redis::{in_time, until, until_some};
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
+use support::waiting::{in_time, until, until_some};
 
 const LARGE: usize = 250_000;
 /// Number of pages of half a megabyte that a client requests and does not read.

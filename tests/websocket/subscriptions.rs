@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 use super::{notification, open, post, start, start_here};
 use crate::http::answered;
-use support::redis::{advance, until};
 use support::socket::Socket;
 use support::sukkal::CLIENT;
+use support::waiting::{advance, until};
 
 async fn listed(api: &support::sukkal::Api) -> Vec<Value> {
     let page = answered(api.get("/v2/queues/q/subscriptions"), 200).await.json();

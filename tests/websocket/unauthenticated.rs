@@ -10,9 +10,9 @@ use tokio_tungstenite::tungstenite::Message;
 use super::{PATH, open, start};
 use crate::auth::stub_keystone::{self, StubKeystone, described};
 use crate::http::answered;
-use support::redis::{in_time, until_some};
 use support::socket::{Received, Socket};
 use support::sukkal::CLIENT;
+use support::waiting::{in_time, until_some};
 
 /// More requests than the rate allows in a second.
 const BURST: usize = 20;

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::http::Answer;
-use support::redis::block_until;
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 const AUDIT_FILE: &str = "SUKKAL_AUDIT__FILE";
 /// Maximum number of refused requests of unknown senders that a server records in a period.

@@ -14,8 +14,9 @@ use super::{AUDIT_FILE, Audited, REFUSALS_MAX, lines_of};
 use crate::auth::{STRATEGIES, TRUSTED_PROXIES};
 use crate::http::{answered, send};
 use support::exposition::Exposition;
-use support::redis::{block_until, limit_files};
+use support::redis::limit_files;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::block_until;
 
 const LOST: &str = "sukkal_audit_records_lost_total";
 /// Length of the period for which refused requests are counted, in seconds.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::redrives::{all_to, progress};
 use crate::conformance::support::drivers;
 use crate::conformance::support::subject::{LONG_S, Subject, bodies_of, client, message, messages, metadata};
-use support::redis::until;
+use support::waiting::until;
 
 const OK: &str = "the store answers";
 /// More than one step of a forwarder delivers.

@@ -13,7 +13,7 @@ use super::fair_helpers::in_shard;
 use crate::conformance::support::subject::{
     LONG_S, Subject, bodies_of, body, client, ids_of, message, messages, metadata,
 };
-use support::redis::until;
+use support::waiting::until;
 
 const S: Duration = Duration::from_secs(1);
 const ALL: Redrive = Redrive { to: None, selection: Selection::All, per_second: None };

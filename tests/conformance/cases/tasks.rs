@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::redrives::{all_to, progress};
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
-use support::redis::until;
+use support::waiting::until;
 
 /// Longer than a lease.
 const LEASE_OVER: Duration = Duration::from_secs(11);

@@ -9,7 +9,7 @@ use sukkal::domain::{NewToken, ProjectId, Token, TokenGrant, TokenId, TokenRecor
 use sukkal::storage::{TokenCreation, TokensMax};
 
 use crate::conformance::support::subject::{Subject, fresh_project};
-use support::redis::{until, until_some};
+use support::waiting::{until, until_some};
 
 const OK: &str = "the store answers";
 const MANY: TokensMax = TokensMax { total: 1_000_000, per_project: 1_000_000 };

@@ -15,7 +15,7 @@ use sukkal::domain::{
     QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary,
 };
 use sukkal::storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
-use support::redis::until;
+use support::waiting::until;
 use uuid::Uuid;
 
 /// Ttl of messages whose expiry does not matter, in seconds.

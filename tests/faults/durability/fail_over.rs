@@ -10,8 +10,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{MESSAGES, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, block_until, in_time, until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::{block_until, in_time, until};
 
 const MASTER: &str = "mymaster";
 const PRODUCERS: usize = 8;

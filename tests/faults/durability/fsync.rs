@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::{LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post};
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::until;
 
 const FSYNC: (&str, &str) = ("Durability", "fsync");
 const AOF: (&str, &str) = ("appendonly", "yes");

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{MESSAGES, bodies, create_queue, post};
-use support::redis::{RedisServer, block_until, until};
+use support::redis::RedisServer;
 use support::sukkal::Sukkal;
+use support::waiting::{block_until, until};
 
 #[tokio::test]
 async fn a_killed_service_loses_nothing_over_redis() {

@@ -11,8 +11,9 @@ use reqwest::Response;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use support::redis::{RedisServer, Reply, block_until};
+use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, Sukkal};
+use support::waiting::block_until;
 
 const QUEUE: &str = "/v2/queues/orders";
 const MESSAGES: &str = "/v2/queues/orders/messages";

@@ -8,8 +8,9 @@ use tokio::time::timeout;
 
 use super::{Answer, LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
 use support::ports::free_port;
-use support::redis::{RedisServer, block_until};
+use support::redis::RedisServer;
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 const REPLICAS_1: (&str, &str) = ("Durability", "replicas=1");
 const KEY: (&str, &str) = ("Idempotency-Key", "order-4711");

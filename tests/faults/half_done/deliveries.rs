@@ -11,8 +11,8 @@ use super::{KillPoint, PROJECT, Scene, answer_to, arm, start_with_janitor};
 use crate::faults::gate::Gate;
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
-use support::redis::until;
 use support::sukkal::Api;
+use support::waiting::until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 /// The channel of the signals that work is due.

@@ -3,7 +3,8 @@
 use super::work::{Fate, QueueContents, verify};
 use super::{KillPoint, PROJECT, RequestOutcome, Scene, arm, at_each_call, start_with_janitor};
 use crate::faults::gate::Gate;
-use support::redis::{Reply, until};
+use support::redis::Reply;
+use support::waiting::until;
 
 const UNUSED_NAME: &str = "a-ghost";
 /// Copies the database to another one of the same server.

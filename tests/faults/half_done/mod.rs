@@ -27,9 +27,10 @@ use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::stored::Stored;
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::until;
 
 type Variable = (&'static str, &'static str);
 

@@ -10,8 +10,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::work::batch;
 use super::{KillPoint, PROJECT, Scene, answer_to, arm, at_each_call, start_with_janitor};
 use crate::faults::gate::Gate;
-use support::redis::{until, until_some};
 use support::sukkal::Api;
+use support::waiting::{until, until_some};
 
 const DEAD: &str = "/v2/queues/dead";
 /// Longer than the lease of a task.

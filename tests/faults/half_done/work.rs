@@ -8,8 +8,9 @@ use tokio::time::Duration;
 
 use super::{PROJECT, RequestOutcome, Scene, answer_to};
 use crate::faults::requests::ids;
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
 use support::sukkal::Api;
+use support::waiting::until;
 
 pub(in crate::faults) const QUEUE: &str = "/v2/queues/work";
 pub(in crate::faults) const MESSAGES: &str = "/v2/queues/work/messages";

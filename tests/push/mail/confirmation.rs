@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::MailBench;
 use super::server::{MailServer, header};
-use support::redis::until;
+use support::waiting::until;
 
 const PAGE: &[(&str, &str)] = &[("SUKKAL_MAIL__EXTERNAL_CONFIRMATION_URL", "https://page.example/confirm")];
 

@@ -10,7 +10,7 @@ use super::server::{MailServer, header};
 use crate::push::endpoint::Endpoint;
 use crate::push::{retries_at_once, retry_policy};
 use support::ports;
-use support::redis::{advance, until};
+use support::waiting::{advance, until};
 
 fn column(attempts: &[Value], name: &str) -> Vec<Value> {
     attempts.iter().map(|attempt| attempt[name].clone()).collect()

@@ -19,9 +19,10 @@ use self::server::{MailServer, header, headers};
 use super::id;
 use support::certificates::{Authority, Certificate, text};
 use support::ports;
-use support::redis::{child_command, until};
+use support::redis::child_command;
 use support::secrets;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::until;
 
 const PASSWORD: &str = "hush-hush-password";
 

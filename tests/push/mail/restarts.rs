@@ -10,9 +10,10 @@ use sukkal::domain::{ProjectId, QueueId};
 use super::MailBench;
 use super::server::MailServer;
 use support::ports;
-use support::redis::{RedisServer, block_until, until_some};
+use support::redis::RedisServer;
 use support::sukkal::MOVABLE_CLOCK;
 use support::test_bed::open_movable;
+use support::waiting::{block_until, until_some};
 
 const COUNT: u64 = 10;
 /// Longer than a delivery lease.

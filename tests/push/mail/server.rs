@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use support::certificates::{Certificate, text};
 use support::python;
-use support::redis::{block_until, child_command, spawn};
+use support::redis::{child_command, spawn};
+use support::waiting::block_until;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/push/mail/server.py");
 /// Maximum time that a test waits for a mail.

@@ -15,8 +15,9 @@ use crate::conformance::cases;
 use crate::conformance::support::drivers::redis_with_url;
 use crate::conformance::support::subject::Subject;
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, Reply, block_until, child_command};
+use support::redis::{RedisServer, Reply, child_command};
 use support::sukkal::Sukkal;
+use support::waiting::block_until;
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md"));
 const COMMAND: &str = "redis-cli ACL SETUSER sukkal ";

@@ -16,7 +16,8 @@ use crate::conformance::cases::delivery_helpers::{
 };
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
-use support::redis::{RedisServer, Reply, in_time, until};
+use support::redis::{RedisServer, Reply};
+use support::waiting::{in_time, until};
 
 const OK: &str = "the store answers";
 /// The index of due queues on a server that is not a cluster.

@@ -11,7 +11,8 @@ use super::keys::existing_parts;
 use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
-use support::redis::{RedisServer, until};
+use support::redis::RedisServer;
+use support::waiting::until;
 
 /// The index of due queues on a server that is not a cluster.
 const DUE: &str = "sukkal:{3560}:due";

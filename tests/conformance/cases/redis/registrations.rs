@@ -9,7 +9,8 @@ use super::keys::{register_key, registrations};
 use crate::conformance::support::drivers::{redis, redis_at, redis_cluster};
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
 use support::cluster::RedisCluster;
-use support::redis::{RedisServer, Reply, until};
+use support::redis::{RedisServer, Reply};
+use support::waiting::until;
 
 const PROJECTS: &str = "sukkal:{projects}";
 
