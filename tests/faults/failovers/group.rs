@@ -4,7 +4,8 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use support::redis::{RedisServer, Reply, block_until};
+use support::redis::{RedisServer, Reply};
+use support::waiting::block_until;
 
 const MASTER: &str = "main";
 const SENTINELS: usize = 3;

@@ -21,15 +21,14 @@ use self::load::{Clients, PAUSE};
 use super::requests::{PROMISED, SLACK};
 use support::cluster::RedisCluster;
 use support::events::Events;
-use support::redis::{RedisServer, block_until, in_time, until};
+use support::redis::RedisServer;
 use support::report;
 use support::sukkal::{Api, Sukkal};
+use support::waiting::{block_until, in_time, until};
 
 const PROJECT: &str = "failovers";
 /// Number of acknowledged posts before and after each failover.
 const POSTS: usize = 100;
-/// A healthy replica has a write earlier than this, in microseconds.
-const REPLICATED_WITHIN_US: u64 = 500_000;
 
 /// The outcome of one failover.
 #[derive(Debug)]
@@ -67,7 +66,7 @@ async fn fail_over_once(fault: Fault) {
 /// Fails over without receipts.
 async fn fail_over(sukkal: &Sukkal, group: &mut SentinelGroup, fault: Fault, name: &str) -> Outcome {
     let started = Started::new(sukkal, name, None).await;
-    let began = started.clients.now();
+    let began = started.replicated(group.master());
     let promoted = block_in_place(|| group.fail_over(fault));
     started.check_recovery((began, promoted), group.master()).await
 }
@@ -88,6 +87,21 @@ impl Started {
         let waiters = Waiters::start(&api, name).await;
         clients.wait_for_posts(POSTS).await;
         Self { api, name: name.to_owned(), clients, waiters }
+    }
+
+    /// Waits until the replica has all that was acknowledged when this was called, and returns that time.
+    /// Later writes may be lost with the master.
+    fn replicated(&self, master: &RedisServer) -> u64 {
+        let now = self.clients.now();
+        let mut awaited = None;
+        block_in_place(|| {
+            block_until("the replica has the writes so far", || {
+                let info = master.command(&["INFO", "replication"]);
+                let (written, received) = offsets(info.as_text());
+                received >= Some(*awaited.get_or_insert(written))
+            });
+        });
+        now
     }
 
     /// Returns the number of messages of the feed that a server has; `None` if it cannot be
@@ -133,12 +147,21 @@ impl Started {
         assert_claimed(late_waiter, "late").await;
         clients.wait_for_posts(POSTS).await;
         let refused = clients.refused();
-        let mut history = clients.stop((began.saturating_sub(REPLICATED_WITHIN_US), recovered_at)).await;
+        let mut history = clients.stop((began, recovered_at)).await;
         history.without_replica = without_replica;
         let summary = history.check().unwrap_or_else(|violation| panic!("{name}: {violation}"));
         assert!(summary.observed > 0 && summary.claimed > 0 && summary.deleted > 0, "{summary:?}");
         Outcome { summary, refused, recovered }
     }
+}
+
+/// Returns how much a master has written, and how much of it its replica has confirmed.
+fn offsets(info: &str) -> (u64, Option<u64>) {
+    let number = |after: &str| {
+        let digits = info.split_once(after)?.1;
+        digits[..digits.find(|next: char| !next.is_ascii_digit())?].parse().ok()
+    };
+    (number("master_repl_offset:").expect("a master has an offset"), number(",offset="))
 }
 
 /// A claim and an event stream that wait for the first message of a queue.
@@ -203,7 +226,7 @@ async fn a_crash_of_a_master_of_a_cluster_is_recovered_from() {
     let sukkal = Sukkal::start(&cluster.url());
     let started = Started::new(&sukkal, "cluster", None).await;
 
-    let began = started.clients.now();
+    let began = started.replicated(cluster.node_of(&queue));
     block_in_place(|| {
         cluster.node_of(&queue).kill();
         block_until("the replica is promoted", || {
