@@ -38,6 +38,7 @@ fn requests_under_way_are_answered_and_new_ones_refused() {
 fn writes_that_wait_for_the_store_are_answered() {
     let redis = RedisServer::start();
     let mut program = start(&redis, &[]);
+    program.wait_until_logged("connected to the store");
     let mut posting = Posting::begin(&program);
 
     redis.pause();

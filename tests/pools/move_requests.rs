@@ -118,7 +118,7 @@ async fn a_move_continues_if_its_client_disconnects() {
 
     deployment.pools[1].pause();
     let request = move_to(&server, "q", &json!({"pool": "b"}));
-    let cut_off = request.timeout(Duration::from_millis(700)).send().await.unwrap_err();
+    let cut_off = request.timeout(Duration::from_millis(200)).send().await.unwrap_err();
     assert!(cut_off.is_timeout(), "{cut_off}");
     deployment.pools[1].resume();
 

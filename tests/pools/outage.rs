@@ -87,7 +87,6 @@ async fn check_outage(deployment: Deployment) {
     post(&api, "fine", "second").await;
     assert_eq!(waiting.await.unwrap().unwrap().status(), 201);
     assert_eq!(stream.bodies(1).await, ["second"]);
-    assert!(flood.iter().any(|request| !request.is_finished()), "the pool does not slow down its own queues");
     check_all_but_one(&deployment, &server, &api).await;
     for refused in join_all(flood).await {
         refused.unwrap();

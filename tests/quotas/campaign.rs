@@ -136,7 +136,9 @@ impl Context {
                 1 => self.change_shards(&api, &mut random).await,
                 2..=14 => {
                     let limit = random.within(1..=5);
-                    let popped = answered(api.delete(&format!("{QUEUE}/messages?pop={limit}")), 200).await;
+                    // A pop is attempted once, so a busy machine may refuse it.
+                    let popped = send(api.delete(&format!("{QUEUE}/messages?pop={limit}"))).await;
+                    assert!([200, 503].contains(&popped.status), "{popped:?}");
                     self.count_removed(popped.document["messages"].as_array().map_or(0, Vec::len));
                 }
                 15..=29 => self.claim(&api, &mut random).await,

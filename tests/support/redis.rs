@@ -71,8 +71,7 @@ impl RedisServer {
         first_that_starts(|| Self::try_launch(options, &[], program.clone()))
     }
 
-    /// Starts a Sentinel that monitors the server under this name, and fails over within a second
-    /// or two.
+    /// Starts a Sentinel that monitors the server under this name, and fails over within a few seconds.
     pub fn start_sentinel(name: &str, master: &Self) -> Self {
         Self::start_sentinel_with(name, master, &[])
     }
@@ -80,10 +79,15 @@ impl RedisServer {
     /// The same with further options, which override those.
     pub fn start_sentinel_with(name: &str, master: &Self, options: &[(&str, &str)]) -> Self {
         let monitor = format!("monitor {name} 127.0.0.1 {} 1", master.port);
-        let impatience = format!("down-after-milliseconds {name} 300");
+        // Much longer than a busy machine delays a reply.
+        let impatience = format!("down-after-milliseconds {name} 2000");
         let of_sentinel = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
         let options = [&of_sentinel, options].concat();
-        first_that_starts(|| Self::try_launch(&options, &["--sentinel"], program()))
+        let sentinel = first_that_starts(|| Self::try_launch(&options, &["--sentinel"], program()));
+        // On a busy machine, a Sentinel that has not run for two seconds would do nothing for half a
+        // minute.
+        sentinel.command(&["SENTINEL", "DEBUG", "TILT-TRIGGER", "60000"]);
+        sentinel
     }
 
     /// Returns the server that all tests of this process share, if they neither damage it nor

@@ -47,6 +47,10 @@ fn build() -> PathBuf {
 /// Number of lines of the log of a server that a failing test shows.
 const LINES_SHOWN: usize = 40;
 
+const LOG_FILTER: &str = "SUKKAL_LOG__FILTER";
+/// What a server logs once it has tried to use its store.
+const CONNECTED_OR_NOT: [&str; 2] = ["connected to the store", "the store cannot be used"];
+
 /// Options of a service with pools.
 pub const POOLING: [(&str, &str); 2] = [("SUKKAL_POOLING__ENABLED", "true"), ("SUKKAL_ADMIN_MODE", "true")];
 
@@ -102,7 +106,14 @@ impl Sukkal {
             let _dead_already = process.kill();
             panic!("sukkal does not listen: {error}: {:#?}", lock(&log));
         });
-        Self { process, address, log, follower }
+        let server = Self { process, address, log, follower };
+        let logs_connections = environment.iter().all(|(name, _)| *name != LOG_FILTER);
+        if store.starts_with("redis") && logs_connections {
+            block_until("the server knows whether it can use the store", || {
+                server.log().iter().any(|line| CONNECTED_OR_NOT.iter().any(|text| line.contains(text)))
+            });
+        }
+        server
     }
 
     /// Returns the URL of a path: `http://127.0.0.1:PORT` and the path.

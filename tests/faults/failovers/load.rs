@@ -241,7 +241,7 @@ async fn wait_for_more(counter: &AtomicUsize, growth: usize) -> Result<(), Elaps
             sleep(PAUSE).await;
         }
     };
-    timeout(HANG_TIMEOUT, grown).await
+    timeout(3 * HANG_TIMEOUT, grown).await
 }
 
 fn tag(message: &Value) -> u64 {

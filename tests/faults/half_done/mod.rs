@@ -48,7 +48,7 @@ const DEAD_LETTER_CALLS: usize = 9;
 /// More store calls than a request makes.
 const CALLS_MAX: usize = 200;
 /// Maximum number of calls that are tested at the same time, each with a Redis of its own.
-const CONCURRENCY: usize = 4;
+const CONCURRENCY: usize = 3;
 
 /// When a process is killed; calls are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

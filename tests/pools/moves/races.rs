@@ -16,7 +16,7 @@ use crate::push::endpoint::{Answer, Endpoint};
 use support::redis::Reply;
 
 /// How long an operation gets to reach the point where it waits for a move.
-const WAITING: Duration = Duration::from_millis(300);
+const WAITING: Duration = Duration::from_millis(100);
 
 /// Returns the store of another process, which reaches the pools through these gates.
 async fn other_process(scene: &Scene) -> (PooledStore, [Gate; 2]) {

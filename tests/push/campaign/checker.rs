@@ -17,13 +17,13 @@ use support::timeline::Moment;
 
 /// Maximum time until an outcome is saved: the interval of the service, which is 100 ms, and slack
 /// for a machine on which other tests run.
-const UNSAVED_MAX_US: u64 = 100_000 + 700_000;
+const UNSAVED_MAX_US: u64 = 100_000 + 1_400_000;
 /// Time after an outage until processes use the store again: their pauses before they connect, and
 /// slack as above.
 const RECOVERY_US: u64 = 1_500_000;
 /// Time for which the request of a killed process may wait until the endpoint reads it, if the machine is
 /// busy.
-const UNREAD_US: u64 = 200_000;
+const UNREAD_US: u64 = 1_000_000;
 
 /// The figures of a history that breaks no rule.
 #[derive(Debug, Default)]
