@@ -23,7 +23,7 @@ const UNSAVED_MAX_US: u64 = 100_000 + 1_400_000;
 const RECOVERY_US: u64 = 1_500_000;
 /// Time for which the request of a killed process may wait until the endpoint reads it, if the machine is
 /// busy.
-const UNREAD_US: u64 = 1_000_000;
+const UNREAD_US: u64 = 700_000;
 
 /// The figures of a history that breaks no rule.
 #[derive(Debug, Default)]
@@ -295,13 +295,13 @@ mod tests {
         let mut requests = in_order();
         requests.push(delivered(0, 2, 9 * SECOND_US));
         let killed = kill(3 * SECOND_US + UNSAVED_MAX_US + 2_000);
-        assert_violation(&history(requests.clone(), vec![killed]), "could have been saved for 0.801000 s");
+        assert_violation(&history(requests.clone(), vec![killed]), "could have been saved for 1.501000 s");
 
         let outage = during(DisturbanceKind::Outage, 3 * SECOND_US + 200_000, 5 * SECOND_US);
         check(&history(requests.clone(), vec![outage, kill(6_700_000)])).unwrap();
         let elsewhere = Disturbance { affected: Affected::Pool(1), ..outage };
         assert_violation(&history(requests.clone(), vec![elsewhere, kill(6_700_000)]), "could have been saved");
-        assert_violation(&history(requests, vec![outage, kill(7_200_000)]), "could have been saved");
+        assert_violation(&history(requests, vec![outage, kill(8_000_000)]), "could have been saved");
     }
 
     #[test]
