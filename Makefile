@@ -117,7 +117,7 @@ tools:
 	need() { command -v "$$1" > /dev/null || missing+=("$${@:2}"); }
 	need redis-server redis-server
 	need npm nodejs npm
-	need chromedriver chromium chromium-driver
+	need chromium chromium
 	need promtool prometheus
 	need systemd-analyze systemd
 	for tool in nginx haproxy curl jq openssl groff; do need $$tool $$tool; done

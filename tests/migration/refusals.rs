@@ -47,7 +47,7 @@ async fn a_target_with_other_data_is_refused() {
     redis.command(&["FLUSHALL"]);
     redis.command(&["SET", "another program", "uses this Redis too"]);
     let mut migration = command(&["migrate", "--from", &from]);
-    assert!(migration.env("SUKKAL_STORE", redis.url()).status().unwrap().success());
+    assert!(migration.env("SUKKAL_STORE", redis.url()).output().unwrap().status.success());
     assert_eq!(redis.command(&["GET", "another program"]).as_text(), "uses this Redis too");
     assert_refused(&redis, &other, &redis.url(), "Redis has data of Sukkal already");
 }

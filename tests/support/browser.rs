@@ -410,7 +410,7 @@ impl Chromium {
         command.arg(format!("--user-data-dir={}", profile.path().display())).args(ARGUMENTS);
         command.env("TMPDIR", profile.path()).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let process = spawn(command).expect("chromium is installed: `make chromium`");
+        let process = spawn(command).expect("chromium is installed: `make tools`");
         let mut chromium = Self { process, url: String::new(), profile };
         block_until("Chromium listens or ends", || {
             chromium.url = url_of(&chromium.read(PORT_FILE)).unwrap_or_default();
