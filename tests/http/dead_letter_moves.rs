@@ -23,11 +23,13 @@ async fn with_claim_limit_of_one(extra: Value) -> Project {
     api
 }
 
-/// Claims and releases up to 20 messages of a queue, and then moves them with another claim.
-async fn claim_until_dead(api: &Project, queue: &str) {
+/// Claims and releases up to 20 messages of a queue, and then moves them with another claim. Waits
+/// until the queue `dlq` has this number of messages.
+async fn claim_until_dead(api: &Project, queue: &str, count: usize) {
     let claim = api.claim_from(queue, 20).await;
     answered(api.delete(&claim.path), 204).await;
     assert_nothing_to_claim(api, queue).await;
+    api.arrived("dlq", count).await;
 }
 
 async fn assert_nothing_to_claim(api: &Project, queue: &str) {
@@ -56,7 +58,7 @@ async fn a_dead_letter_is_the_same_message_under_a_new_id() {
     let posted = api.stats("q").await["oldest"].take();
     set_both_clocks_ahead(&api, 100).await;
 
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 1).await;
 
     let dead_letter = messages(&api, "dlq").await[0].take();
     let keys: Vec<&String> = dead_letter.as_object().unwrap().keys().collect();
@@ -81,7 +83,7 @@ async fn dead_letters_are_appended_to_the_dead_letter_queue_in_order() {
     api.post_bodies("q", &(0..20).map(Value::from).collect::<Vec<_>>()).await;
     let before = api.post_bodies("dlq", &[json!("before")]).await.remove(0);
 
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 21).await;
     api.post_bodies("dlq", &[json!("after")]).await;
 
     let dead_letters: Vec<Value> = (0..20).map(Value::from).collect();
@@ -98,7 +100,7 @@ async fn a_dead_letter_keeps_its_claim_count() {
     let api = with_claim_limit_of_one(json!({})).await;
     api.create("dlq", &json!({"_dead_letter_queue": "end", "_max_claim_count": 3})).await;
     api.post_bodies("q", &[json!("a")]).await;
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 1).await;
 
     for _ in 0..2 {
         let claim = api.claim_from("dlq", 1).await;
@@ -108,6 +110,7 @@ async fn a_dead_letter_keeps_its_claim_count() {
     assert_nothing_to_claim(&api, "dlq").await;
 
     assert_eq!(messages(&api, "dlq").await, json!([]));
+    api.arrived("end", 1).await;
     let popped = answered(api.delete("/v2/queues/end/messages?pop=1"), 200).await.json();
     assert_eq!(pick(&popped["messages"], "body"), ["a"]);
     assert_eq!(pick(&popped["messages"], "claim_count"), [3]);
@@ -122,6 +125,7 @@ async fn a_queue_may_be_its_own_dead_letter_queue() {
 
     answered(api.post("/v2/queues/q/claims?limit=1", &json!({})), 204).await;
 
+    api.arrived("q", 2).await;
     let feed = messages(&api, "q").await;
     assert_eq!(pick(&feed, "body"), ["b", "a"]);
     assert_ne!(feed[1]["id"], json!(id));
@@ -144,6 +148,7 @@ async fn dead_letter_queue_messages_ttl_restarts_the_life_of_a_dead_letter() {
 
         assert_nothing_to_claim(&api, "q").await;
 
+        api.arrived("dlq", 1).await;
         assert_eq!(pick(&messages(&api, "dlq").await, "ttl"), [1000], "{ttl}");
         set_both_clocks_ahead(&api, 1150).await;
         assert_eq!(api.feed("dlq", "").await, ["a"], "{ttl}");
@@ -167,6 +172,7 @@ async fn by_default_a_dead_letter_keeps_its_remaining_life() {
 
     assert_nothing_to_claim(&api, "q").await;
 
+    api.arrived("dlq", 2).await;
     assert_eq!(pick(&messages(&api, "dlq").await, "ttl"), [360, 1000]);
     for (clock, left) in [(310, &["short", "long"][..]), (362, &["long"]), (950, &["long"]), (1002, &[])] {
         set_both_clocks_ahead(&api, clock).await;
@@ -186,6 +192,7 @@ async fn the_first_dead_letter_creates_the_dead_letter_queue() {
 
     assert_nothing_to_claim(&api, "q").await;
 
+    api.arrived("dlq", 1).await;
     let everything = api.snapshot().await;
     assert_eq!(pick(&everything, "name"), ["dlq", "q"]);
     assert_eq!(pick(&everything[0]["messages"], "body"), ["a"]);
@@ -195,9 +202,9 @@ async fn the_first_dead_letter_creates_the_dead_letter_queue() {
 #[tokio::test]
 async fn dead_letters_survive_the_deletion_of_their_original_queue() {
     let api = with_claim_limit_of_one(json!({})).await;
-    for body in ["first", "second"] {
+    for (count, body) in [(1, "first"), (2, "second")] {
         api.post_bodies("q", &[json!(body)]).await;
-        claim_until_dead(&api, "q").await;
+        claim_until_dead(&api, "q", count).await;
 
         answered(api.delete("/v2/queues/q"), 204).await;
         api.create("q", &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
@@ -211,7 +218,7 @@ async fn a_deleted_dead_letter_queue_is_created_again_by_the_next_dead_letter() 
     let api = with_claim_limit_of_one(json!({})).await;
     for body in ["first", "second", "third"] {
         api.post_bodies("q", &[json!(body)]).await;
-        claim_until_dead(&api, "q").await;
+        claim_until_dead(&api, "q", 1).await;
 
         assert_eq!(api.feed("dlq", "").await, [body]);
         answered(api.delete("/v2/queues/dlq"), 204).await;
@@ -226,9 +233,9 @@ async fn several_queues_may_share_a_dead_letter_queue() {
         api.create(queue, &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
     }
 
-    for (queue, body) in [("one", "a"), ("two", "b"), ("one", "c"), ("two", "d")] {
+    for (count, queue, body) in [(1, "one", "a"), (2, "two", "b"), (3, "one", "c"), (4, "two", "d")] {
         api.post_bodies(queue, &[json!(body)]).await;
-        claim_until_dead(&api, queue).await;
+        claim_until_dead(&api, queue, count).await;
     }
 
     assert_eq!(api.feed("dlq", "").await, ["a", "b", "c", "d"]);
@@ -242,11 +249,12 @@ async fn a_dead_letter_moves_according_to_the_current_metadata() {
         {"op": "add", "path": "/metadata/_dead_letter_queue_messages_ttl", "value": 700},
     ]);
     api.post_bodies("q", &[json!("a")]).await;
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 1).await;
 
     answered(api.patch("q", &patch), 200).await;
     api.post_bodies("q", &[json!("b")]).await;
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 1).await;
+    api.arrived("other", 1).await;
 
     assert_eq!(pick(&messages(&api, "dlq").await, "ttl"), [3600]);
     assert_eq!(pick(&messages(&api, "other").await, "ttl"), [700]);
@@ -260,7 +268,7 @@ async fn dead_letters_stay_in_their_project() {
     stranger.post_bodies("dlq", &[json!("theirs")]).await;
     api.post_bodies("q", &[json!("mine")]).await;
 
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 1).await;
 
     assert_eq!(api.feed("dlq", "").await, ["mine"]);
     assert_eq!(stranger.feed("dlq", "").await, ["theirs"]);
@@ -274,7 +282,7 @@ async fn a_dead_letter_is_not_delayed() {
     api.post_bodies("dlq", &[json!("later")]).await;
     api.post_bodies("q", &[json!("a")]).await;
 
-    claim_until_dead(&api, "q").await;
+    claim_until_dead(&api, "q", 1).await;
 
     assert_eq!(api.feed("dlq", "").await, ["a"]);
 }

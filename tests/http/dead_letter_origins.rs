@@ -12,6 +12,7 @@ async fn dead_letter(api: &Project) -> (String, String) {
     let claim = api.claim(1).await;
     answered(api.delete(&claim.path), 204).await;
     answered(api.post("/v2/queues/q/claims", &json!({})), 204).await;
+    api.arrived("dlq", 1).await;
     let page = answered(api.get("/v2/queues/dlq/messages?echo=true"), 200).await.json();
     let new = page["messages"][0]["id"].as_str().unwrap().to_owned();
     (old, new)

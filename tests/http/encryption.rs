@@ -141,6 +141,7 @@ async fn an_encrypted_message_stays_readable_as_a_dead_letter() {
     answered(api.delete(&api.claim(1).await.path), 204).await;
     answered(api.post("/v2/queues/q/claims", &json!({})), 204).await;
 
+    api.arrived("dead", 1).await;
     let dead_letters = answered(api.get("/v2/queues/dead/messages?echo=true"), 200).await.json();
     assert_eq!(pick(&dead_letters["messages"], "body"), [json!(secret)]);
     assert_eq!(occurrences(&api, &secret), 0);

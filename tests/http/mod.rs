@@ -88,6 +88,7 @@ use uuid::Uuid;
 use support::redis::{RedisServer, shared_instance};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
+use support::waiting::until_some;
 
 const INVALID_REQUEST: &str = "Invalid API request";
 const INVALID_BODY: &str = "Invalid request body";
@@ -200,6 +201,16 @@ impl Project {
     async fn feed(&self, queue: &str, query: &str) -> Vec<Value> {
         let path = format!("/v2/queues/{queue}/messages?echo=true{query}");
         pick(&follow(self, &path, "messages").await.into(), "body")
+    }
+
+    /// Waits until a queue has at least this number of messages, and returns their bodies. A claim or
+    /// pop does not wait for long until its dead letters arrive.
+    async fn arrived(&self, queue: &str, count: usize) -> Vec<Value> {
+        until_some(&format!("{count} messages arrive in {queue}"), async || {
+            let bodies = self.feed(queue, "").await;
+            (bodies.len() >= count).then_some(bodies)
+        })
+        .await
     }
 
     async fn stats(&self, queue: &str) -> Value {

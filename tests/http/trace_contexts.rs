@@ -84,6 +84,7 @@ async fn a_dead_letter_keeps_its_trace_context() {
     answered(api.delete(&api.claim(1).await.path), 204).await;
     answered(api.post("/v2/queues/q/claims", &json!({})), 204).await;
 
+    api.arrived("dlq", 1).await;
     let path = "/v2/queues/dlq/messages?echo=true&include_trace=true&include_origin=true";
     let page = answered(api.get(path), 200).await.json();
 

@@ -14,10 +14,6 @@ impl Subject {
         (self.queue_of("q", keys).await, self.id("letters"))
     }
 
-    async fn dead_letters_of(&self, dead_letters: &QueueId) -> Vec<Message> {
-        self.list(dead_letters, None, 1_000).await
-    }
-
     /// Claims the messages of one shard and releases the claim.
     async fn claim_and_release_shard(&self, queue: &QueueId, shard: u16) {
         let claim = self.claim_from(queue, &[shard], 1_000).await.expect("a message is available");
@@ -33,7 +29,7 @@ pub(in crate::conformance) async fn a_dead_letter_uses_its_turn_and_leaves_its_s
 
     // Three messages may be delivered and two may not. All five use their turn.
     assert_eq!(subject.claimed_ids(&queue, 5, TTL_S).await, pick(&ids, &[0, 6, 3]));
-    let dead = subject.dead_letters_of(&dead_letters).await;
+    let dead = subject.arrived(&dead_letters, 2).await;
     assert_eq!(
         dead.iter().map(|dead_letter| dead_letter.origin.as_ref().map(|origin| origin.id)).collect::<Vec<_>>(),
         [Some(ids[1]), Some(ids[2])]
@@ -42,9 +38,10 @@ pub(in crate::conformance) async fn a_dead_letter_uses_its_turn_and_leaves_its_s
     assert_eq!(subject.holdings(&queue).await, (expected, [0; 3]));
     // A claim that finds only dead letters moves the turn too, here to shard 2.
     assert_eq!(subject.claimed_ids(&queue, 1, TTL_S).await, []);
+    assert_eq!(subject.arrived(&dead_letters, 3).await.len(), 3);
     let more = subject.post_into(&queue, &[0, 2, 5]).await;
     assert_eq!(subject.claimed_ids(&queue, 4, TTL_S).await, pick(&more, &[2, 0, 1]));
-    assert_eq!(subject.dead_letters_of(&dead_letters).await.len(), 4);
+    assert_eq!(subject.arrived(&dead_letters, 4).await.len(), 4);
 }
 
 pub(in crate::conformance) async fn a_pop_of_a_fair_queue_respects_max_claim_count(subject: &Subject) {
@@ -53,7 +50,7 @@ pub(in crate::conformance) async fn a_pop_of_a_fair_queue_respects_max_claim_cou
     subject.claim_and_release_shard(&queue, 2).await;
 
     assert_eq!(ids_of(&subject.pop(&queue, 9).await), pick(&ids, &[0, 2]));
-    assert_eq!(subject.dead_letters_of(&dead_letters).await.len(), 1);
+    assert_eq!(subject.arrived(&dead_letters, 1).await.len(), 1);
     assert_eq!(subject.holdings(&queue).await, (Vec::new(), [0; 3]));
 }
 
@@ -68,7 +65,7 @@ pub(in crate::conformance) async fn dead_letters_go_to_the_shards_assigned_to_th
 
         assert_eq!(subject.claimed_ids(&queue, 4, TTL_S).await, []);
 
-        let dead = subject.dead_letters_of(&dead_letters).await;
+        let dead = subject.arrived(&dead_letters, 4).await;
         let sharding = Sharding::new(64, 2).expect("it is one");
         let assigned = |dead_letter: &Message| sharding.assign(&Tenant::of_poster(dead_letter.poster)).shards;
         let [busy, other] = [assigned(&dead[0]), assigned(&dead[2])];
@@ -95,6 +92,7 @@ pub(in crate::conformance) async fn a_fair_queue_can_be_its_own_dead_letter_queu
     let poster = subject.get_messages(&queue, &ids[..1]).await[0].poster;
 
     assert_eq!(subject.claimed_ids(&queue, 1, TTL_S).await, []);
+    subject.arrived(&queue, 2).await;
 
     let sharding = Sharding::new(8, 1).expect("it is one");
     let assigned = sharding.assign(&Tenant::of_poster(poster)).shards[0].number();
