@@ -88,10 +88,10 @@ async fn a_connection_that_does_not_authenticate_in_time_is_closed_whatever_it_s
     {
         signed[name] = shared[key].clone();
     }
+    let start = Instant::now();
     let mut unknown = open(&sukkal).await;
     let mut holder = open(&sukkal).await;
 
-    let start = Instant::now();
     let closed = async {
         let mut pause = interval(Duration::from_millis(100));
         loop {
