@@ -108,12 +108,14 @@ async fn statistics_in_a_list_are_one_script_per_queue() {
     for number in 0..20 {
         answered(api.put(&format!("/v2/queues/q{number}")), 201).await;
     }
-    redis.command(&["CONFIG", "RESETSTAT"]);
 
-    let page = answered(api.get("/v2/queues?with_stats=true&name_prefix=q1"), 200).await.json();
+    let counts = lowest_call_counts(&redis, ["zrangebylex", "evalsha"], async || {
+        let page = answered(api.get("/v2/queues?with_stats=true&name_prefix=q1"), 200).await.json();
+        assert_eq!(page["queues"].as_array().unwrap().len(), 10);
+    })
+    .await;
 
-    assert_eq!(page["queues"].as_array().unwrap().len(), 10);
-    assert_eq!((call_count(&redis, "zrangebylex"), call_count(&redis, "evalsha")), (1, 10));
+    assert_eq!(counts, [1, 10]);
 }
 
 /// A list also examines registered names without a queue, which are faster to create than queues.
@@ -128,13 +130,15 @@ async fn a_queue_list_examines_at_most_10_000_names_in_steps_of_100() {
         let scored = some.iter().flat_map(|name| ["0", name]);
         redis.command(&["ZADD", "sukkal:{p}:queues"].into_iter().chain(scored).collect::<Vec<_>>());
     }
-    redis.command(&["CONFIG", "RESETSTAT"]);
-
-    let first = answered(api.get("/v2/queues?name=zz&limit=3"), 200).await.json();
-
-    assert_eq!((call_count(&redis, "zrangebylex"), call_count(&redis, "hmget")), (100, 0));
     let link = "/v2/queues?limit=3&name=zz&marker=a09999";
-    assert_eq!(first, json!({"queues": [], "links": [{"rel": "next", "href": link}]}));
+
+    let counts = lowest_call_counts(&redis, ["zrangebylex", "hmget"], async || {
+        let first = answered(api.get("/v2/queues?name=zz&limit=3"), 200).await.json();
+        assert_eq!(first, json!({"queues": [], "links": [{"rel": "next", "href": link}]}));
+    })
+    .await;
+
+    assert_eq!(counts, [100, 0]);
     let second = answered(api.get(link), 200).await.json();
     assert_eq!(pick(&second["queues"], "name"), ["zzz"]);
     assert_eq!(second["links"][0]["href"], "/v2/queues?marker=zzz&limit=3&name=zz");
@@ -154,7 +158,7 @@ async fn a_waiter_examines_its_own_messages_once() {
     let mut before = 0;
     block_until("the first query has finished", || {
         let now = call_count(&redis, "evalsha");
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(std::time::Duration::from_secs(1));
         std::mem::replace(&mut before, now) == now && now >= 10
     });
     redis.command(&["CONFIG", "RESETSTAT"]);
