@@ -12,8 +12,8 @@ use crate::http::{answered, send};
 use support::events::Events;
 use support::sukkal::{Api, Sukkal};
 
-/// Validity of the URLs.
-const VALID: Duration = Duration::from_secs(2);
+/// Validity of the URLs, of which the service cuts off a part of a second.
+const VALID: Duration = Duration::from_secs(5);
 /// Maximum time between the end of a credential and the end of what it began.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 const MESSAGES: &str = "/v2/queues/q/messages";

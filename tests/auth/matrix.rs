@@ -114,9 +114,7 @@ impl Servers {
             (created["id"].as_str().unwrap().to_owned(), created["token"].as_str().unwrap().to_owned())
         };
         let ((_, expired), (id, revoked)) = (create(json!({"ttl": 1})).await, create(json!({})).await);
-        for token in [&expired, &revoked] {
-            answered(api.get("/v2/health").header("X-Auth-Token", token), 200).await;
-        }
+        answered(api.get("/v2/health").header("X-Auth-Token", &revoked), 200).await;
         answered(api.delete(&format!("/v2/tokens/{id}")).header("X-Roles", "admin"), 204).await;
         for token in [&expired, &revoked] {
             while send(api.get("/v2/health").header("X-Auth-Token", token)).await.status == 200 {
