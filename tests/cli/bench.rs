@@ -99,7 +99,7 @@ fn the_report_is_self_contained() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
 
-    let flags = format!("--produce 1 --duration 0.2 --warmup 0 --report {}", report.display());
+    let flags = format!("--produce 1 --duration 1 --warmup 0 --report {}", report.display());
     let output = run(stand_in.url(), &flags);
     let page = std::fs::read_to_string(&report).unwrap();
 
@@ -117,7 +117,7 @@ async fn existing_queues_are_kept() {
     let api = sukkal.project("kept");
     api.put("/v2/queues/mine-0").send().await.unwrap();
 
-    let flags = "--produce 2 --duration 0.3 --warmup 0 --queue mine --queues 2 --project kept";
+    let flags = "--produce 2 --duration 1 --warmup 0 --queue mine --queues 2 --project kept";
     let output = run(&sukkal.url(""), flags);
 
     let listed = api.get("/v2/queues").send().await.unwrap().json::<Value>().await.unwrap();
@@ -149,8 +149,8 @@ fn if_every_request_fails_the_failures_are_counted_and_the_exit_code_is_1() {
         _ => Answer { status: 204, ..Answer::default() },
     });
 
-    let json = run(stand_in.url(), "--json --produce 2 --duration 0.3 --warmup 0");
-    let table = run(stand_in.url(), "--produce 2 --duration 0.3 --warmup 0");
+    let json = run(stand_in.url(), "--json --produce 2 --duration 1 --warmup 0");
+    let table = run(stand_in.url(), "--produce 2 --duration 1 --warmup 0");
 
     let figures = figures(&json);
     let produce = kind(&figures, "produce");
@@ -169,7 +169,7 @@ fn failures_are_counted_separately_from_successes() {
         Answer { status: if fails { 503 } else { 201 }, ..Answer::default() }
     });
 
-    let output = run(stand_in.url(), "--json --produce 1 --duration 0.5 --warmup 0");
+    let output = run(stand_in.url(), "--json --produce 1 --duration 1 --warmup 0");
 
     let figures = figures(&output);
     let produce = kind(&figures, "produce");
@@ -182,7 +182,7 @@ fn failures_are_counted_separately_from_successes() {
 fn connections_closed_by_the_service_are_reopened() {
     let stand_in = StandIn::start(|_, _| Answer { status: 201, closes: true, ..Answer::default() });
 
-    let output = run(stand_in.url(), "--json --produce 2 --duration 0.5 --warmup 0");
+    let output = run(stand_in.url(), "--json --produce 2 --duration 1 --warmup 0");
 
     let figures = figures(&output);
     let produce = kind(&figures, "produce");
@@ -194,8 +194,8 @@ fn connections_closed_by_the_service_are_reopened() {
 fn a_connection_closed_while_idle_is_not_a_failure() {
     let stand_in = StandIn::start(|_, _| Answer { status: 201, closes: true, ..Answer::default() });
 
-    // The requests are half a second apart, so that the client has noticed the closed connection.
-    let output = run(stand_in.url(), "--json --produce 1 --rate 2 --duration 2 --warmup 0");
+    // The requests are a second apart, so that the client has noticed the closed connection.
+    let output = run(stand_in.url(), "--json --produce 1 --rate 1 --duration 4 --warmup 0");
 
     let figures = figures(&output);
     let produce = kind(&figures, "produce");
@@ -238,7 +238,7 @@ fn an_observer_follows_its_marker_and_restarts_at_the_end() {
         Answer { status: 200, body, ..Answer::default() }
     });
 
-    let output = run(stand_in.url(), "--json --observe 1 --limit 7 --queue feed --duration 0.3 --warmup 0");
+    let output = run(stand_in.url(), "--json --observe 1 --limit 7 --queue feed --duration 2 --warmup 0");
 
     let asked = asked.lock().unwrap();
     let head = "/v2/queues/feed-0/messages?limit=7&echo=true&include_claimed=true";
@@ -267,7 +267,7 @@ async fn ctrl_c_prints_the_figures_and_deletes_the_queues() {
         let path = format!("/v2/queues/{name}/stats");
         let stats = sukkal.project("cut").get(&path).send().await.expect("the server answers");
         let stats: Value = stats.json().await.expect("there are stats");
-        if stats["messages"]["total"].as_u64() > Some(0) {
+        if stats["messages"]["total"].as_u64() > Some(10) {
             break;
         }
     }

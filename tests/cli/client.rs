@@ -1,7 +1,7 @@
 //! What transcripts cannot show about the client: lost connections, terminals, signals and secrets.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::stand_in::{Answer, StandIn};
+use support::ports::free_port;
 use support::proxy::Proxy;
 use support::redis::{child_command, spawn};
 use support::sukkal::{Api, Sukkal, binary};
@@ -231,7 +232,8 @@ async fn post_with_faults(sukkal: &mut Sukkal, store: &str, proxy: &Proxy, numbe
 async fn a_tail_prints_each_message_once_over_any_number_of_connections() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", folder.path().display());
-    let mut sukkal = Sukkal::start(&store);
+    // No outgoing connection gets this port while the service restarts.
+    let mut sukkal = Sukkal::start_at(&store, SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
     let proxy = Proxy::start(sukkal.address().parse().unwrap());
     let (tail, mut lines) = start(command(&proxy.url("http"), "message tail orders --json --limit 300"));
     let body_of = |line: String| serde_json::from_str::<Value>(&line).unwrap()["body"].clone();

@@ -183,7 +183,7 @@ fn the_commands_of_sukkal_use_tls() {
     for arguments in [
         "ready".to_owned(),
         format!("ping --url {url}"),
-        format!("bench {url} --json --produce 1 --duration 0.2 --warmup 0 --threads 1"),
+        format!("bench {url} --json --produce 1 --duration 1 --warmup 0 --threads 1"),
     ] {
         let output = sukkal(&arguments);
         assert!(output.status.success(), "{arguments}: {output:?}");
