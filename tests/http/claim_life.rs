@@ -1,5 +1,7 @@
 //! Fact sheet 7.2 to 7.4: showing, renewing and releasing claims, and their expiry.
 
+use std::time::Instant;
+
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -21,12 +23,15 @@ async fn with_messages(count: usize) -> Project {
 #[tokio::test]
 async fn a_claim_shows_the_messages_that_it_still_holds() {
     let api = with_messages(3).await;
+    let began = Instant::now();
     let claim = api.claim(2).await;
 
     let shown = answered(api.get(&claim.path), 200).await;
 
-    let beginning = r#"{"age":0,"ttl":300,"messages":[{"id":"#;
-    assert!(shown.text.starts_with(beginning), "{}", shown.text);
+    let age = shown.json()["age"].as_u64().unwrap();
+    assert!(age <= began.elapsed().as_secs() + 1, "{age} s");
+    let beginning = format!(r#"{{"age":{age},"ttl":300,"messages":[{{"id":"#);
+    assert!(shown.text.starts_with(&beginning), "{}", shown.text);
     assert!(shown.text.ends_with(&format!(r#"}}],"href":"{}"}}"#, claim.path)), "{}", shown.text);
     assert_eq!(pick(&shown.json()["messages"], "href"), pick(&claim.messages, "href"));
     for href in pick(&claim.messages, "href") {

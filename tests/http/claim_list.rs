@@ -1,5 +1,7 @@
 //! `GET …/claims` (an extension): the live claims of a queue.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -18,6 +20,7 @@ async fn with_messages(count: usize) -> Project {
 #[tokio::test]
 async fn a_list_of_claims_shows_who_holds_how_many_messages() {
     let api = with_messages(5).await;
+    let began = Instant::now();
     let first = answered(api.post(&format!("{PATH}?limit=2"), &json!({"ttl": 100})), 201).await;
     let other = api.client(OTHER_CLIENT);
     let second = answered(other.post(&format!("{PATH}?limit=3"), &json!({"ttl": 200})), 201).await;
@@ -26,10 +29,14 @@ async fn a_list_of_claims_shows_who_holds_how_many_messages() {
     let page = answered(api.get(PATH), 200).await;
 
     let [first_path, second_path] = [&first, &second].map(|claim| claim.header("location").unwrap());
+    let shown = page.json();
     let entry = |path: &str, client: &str, ttl: u32, messages: u32, fence: &str| {
         let id = path.rsplit('/').next().unwrap();
+        let claim = shown["claims"].as_array().unwrap().iter().find(|claim| claim["id"] == id).unwrap();
+        let age = claim["age"].as_u64().unwrap();
+        assert!(age <= began.elapsed().as_secs() + 1, "{age} s");
         format!(
-            r#"{{"id":"{id}","href":"{path}","client_id":"{client}","age":0,"ttl":{ttl},"messages":{messages},"fence":{fence}}}"#
+            r#"{{"id":"{id}","href":"{path}","client_id":"{client}","age":{age},"ttl":{ttl},"messages":{messages},"fence":{fence}}}"#
         )
     };
     let [first_fence, second_fence] = [&first, &second].map(|claim| claim.header("claim-fence").unwrap());
@@ -41,7 +48,7 @@ async fn a_list_of_claims_shows_who_holds_how_many_messages() {
     let link = format!(r#"{{"rel":"next","href":"{PATH}?marker={}"}}"#, claims[1].0.rsplit('/').next().unwrap());
     let claims = claims.map(|(_, entry)| entry).join(",");
     assert_eq!(page.text, format!(r#"{{"claims":[{claims}],"links":[{link}]}}"#));
-    answered(api.get(text(&page.json()["claims"][0]["href"])), 200).await;
+    answered(api.get(text(&shown["claims"][0]["href"])), 200).await;
 }
 
 #[tokio::test]

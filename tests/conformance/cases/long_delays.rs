@@ -58,14 +58,14 @@ pub(in crate::conformance) async fn a_message_is_delivered_after_30_days_and_not
 pub(in crate::conformance) async fn a_message_that_was_delayed_for_30_days_expires_on_time(subject: &Subject) {
     let (queue, ids) = subject.with_long_delays(DELAY_S + 60, 2).await;
 
-    subject.advance(&queue, (DELAY_S + 58) * S).await;
+    subject.advance(&queue, (DELAY_S + 40) * S).await;
     let messages = subject.list(&queue, None, 10).await;
     assert_eq!(ids_of(&messages), ids);
     for message in &messages {
         assert_eq!(message.ttl_s, DELAY_S + 60);
-        assert!((u64::from(DELAY_S) + 58..u64::from(DELAY_S) + 70).contains(&message.age_s), "{} s", message.age_s);
+        assert!((u64::from(DELAY_S) + 40..u64::from(DELAY_S) + 60).contains(&message.age_s), "{} s", message.age_s);
     }
-    subject.advance(&queue, 4 * S).await;
+    subject.advance(&queue, 22 * S).await;
 
     assert_eq!(subject.feed(&queue).await, []);
     assert_eq!(subject.count(&queue).await, 0);

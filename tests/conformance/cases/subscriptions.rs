@@ -201,10 +201,10 @@ pub(in crate::conformance) async fn an_expired_subscription_does_not_exist(subje
     assert!(subject.save(&queue, fence, &[change.clone()]).await.is_some());
     let revision = subject.subscription(&queue, id).await.revision;
 
-    subject.advance(&queue, 57 * S).await;
+    subject.advance(&queue, 40 * S).await;
     assert!(subject.find_subscription(&queue, id).await.is_some(), "it lives for its ttl");
     assert_eq!(subject.subscription_ids(&queue).await.len(), 2);
-    subject.advance(&queue, 5 * S).await;
+    subject.advance(&queue, 22 * S).await;
 
     assert_eq!(subject.find_subscription(&queue, id).await, None);
     assert_eq!(subject.subscription_ids(&queue).await, [left]);
