@@ -15,14 +15,14 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Sends a text and then nothing more, and returns the response of the server until it disconnects.
 async fn response_after(sent: &str) -> String {
-    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "3")]);
     let address = server.sukkal.url("").replace("http://", "");
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent.as_bytes()).await.unwrap();
 
-    let mut response = String::new();
-    timeout(TIMEOUT, stream.read_to_string(&mut response)).await.expect("the server closes the connection").unwrap();
-    response
+    let mut response = Vec::new();
+    let _reset = timeout(TIMEOUT, stream.read_to_end(&mut response)).await.expect("the server closes the connection");
+    String::from_utf8(response).unwrap()
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn an_incomplete_body_is_408() {
 
 #[tokio::test]
 async fn a_body_that_arrives_too_slowly_is_408() {
-    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "3")]);
     let head = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Project-ID: p";
     let client = support::sukkal::CLIENT;
     let mut stream = TcpStream::connect(server.sukkal.url("").replace("http://", "")).await.unwrap();
@@ -71,12 +71,13 @@ async fn a_body_that_arrives_too_slowly_is_408() {
         }
         std::future::pending::<()>().await;
     };
-    let mut response = String::new();
+    let mut response = Vec::new();
     tokio::select! {
-        read = timeout(TIMEOUT, answer.read_to_string(&mut response)) => { let _reset = read.expect("the server closes the connection"); }
+        read = timeout(TIMEOUT, answer.read_to_end(&mut response)) => { let _reset = read.expect("the server closes the connection"); }
         () = drip => {}
     }
 
+    let response = String::from_utf8(response).unwrap();
     assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
 }
 

@@ -73,11 +73,11 @@ async fn all_connections_together_have_a_limited_number_of_requests() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_loses_its_stream_only() {
-    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "3")]);
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "5")]);
     let mut settings = Builder::new();
     settings.initial_window_size(1_000);
     let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
-    // A connection that is idle for three seconds is closed.
+    // A connection that is idle for five seconds is closed.
     let path = |queue| format!("/v2/queues/{queue}/messages?pop=1&wait=30");
     let sibling = http.send("DELETE", &path("sibling"), "").await;
     let unread = http.send("DELETE", &path("unread"), "").await;

@@ -81,7 +81,7 @@ async fn a_certificate_that_cannot_be_used_does_not_replace_the_old_one() {
 /// Nobody notices a connection that sends nothing, and it ends by itself.
 #[tokio::test]
 async fn handshakes_take_a_limited_time_and_do_not_delay_others() {
-    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "2")]);
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "5")]);
     let mut unfinished = Vec::new();
     for number in 0..50 {
         let mut stream = tokio::net::TcpStream::connect(server.sukkal.address()).await.unwrap();
