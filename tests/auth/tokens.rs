@@ -297,5 +297,5 @@ async fn streams_and_waits_end_soon_if_their_token_cannot_be_verified_any_more()
             wait.await.unwrap();
         }
     };
-    timeout(Duration::from_secs(5), ended).await.expect("the stream and the requests end");
+    timeout(Duration::from_secs(15), ended).await.expect("the stream and the requests end");
 }

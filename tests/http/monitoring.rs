@@ -138,7 +138,7 @@ async fn the_metrics_answer_in_time_while_the_store_is_away() {
     becomes(&sukkal, "sukkal_store_up", Some(0.0)).await;
     let began = Instant::now();
     let during = metrics(&sukkal).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(during.value("sukkal_store_up"), Some(0.0));
     becomes(&sukkal, of_queue, None).await;
 

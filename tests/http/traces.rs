@@ -152,7 +152,9 @@ async fn a_stream_is_traced_only_until_it_begins() {
     let api = sukkal.project("p");
     let follow = api.get("/v2/queues/q/messages?echo=true").header("traceparent", traceparent(TRACE, true));
     let mut events = Events::open(follow).await;
-    collector.span("of the operation", |span| span.name == "FollowMessages").await;
+    for name in ["FollowMessages", &format!("GET {MESSAGES}")] {
+        collector.span(name, |span| span.name == name).await;
+    }
     for number in 0..3 {
         answered(api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": number }] })), 201).await;
         assert_eq!(events.bodies(1).await, [json!(number)]);
@@ -197,7 +199,7 @@ async fn a_collector_that_cannot_be_reached_blocks_nothing_and_is_logged_once() 
         for _ in 0..count {
             let began = Instant::now();
             answered(api.get("/v2/queues/q"), 200).await;
-            assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         }
     };
 
