@@ -244,9 +244,9 @@ async fn a_page_that_is_left_while_its_dialog_closes_stays_left() {
 async fn times_are_in_the_zone_of_the_reader_with_the_exact_time_on_hover() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
-    post(&api, "orders", &[json!(1)]).await;
     let console = Console::open(&sukkal.url("/console#/queues")).await;
     console.browser.set_time_zone("Asia/Kolkata").await;
+    post(&api, "orders", &[json!(1)]).await;
     console.reload().await;
     console.go("#/queues/orders/messages").await;
 
