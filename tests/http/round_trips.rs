@@ -62,7 +62,7 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     block_until("the registration is confirmed", || is_logged("confirmed the registration"));
 
     let commands = ["evalsha", "hmget", "eval", "zrangebylex", "script|load", "ping"];
-    let counts = lowest_call_counts(&redis, commands, async || {
+    let [counts @ .., pings] = lowest_call_counts(&redis, commands, async || {
         for _ in 0..POSTS {
             post().await;
         }
@@ -70,7 +70,8 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     .await;
 
     // The script calls `HMGET` once.
-    assert_eq!(counts, [POSTS, POSTS, 0, 0, 0, 0]);
+    assert_eq!(counts, [POSTS, POSTS, 0, 0, 0]);
+    assert!(pings < POSTS, "{pings} pings, not only now and then");
 }
 
 /// Each script reads the fields of the queue with one `HMGET`, and each fetch of records is another.
@@ -91,14 +92,15 @@ async fn a_claim_and_a_list_are_one_script_and_one_command() {
     claim_and_list().await;
 
     let commands = ["evalsha", "hmget", "hget", "hincrby", "eval", "ping"];
-    let counts = lowest_call_counts(&redis, commands, async || {
+    let [counts @ .., pings] = lowest_call_counts(&redis, commands, async || {
         for _ in 0..POSTS {
             claim_and_list().await;
         }
     })
     .await;
 
-    assert_eq!(counts, [2 * POSTS, 4 * POSTS, 0, 0, 0, 0]);
+    assert_eq!(counts, [2 * POSTS, 4 * POSTS, 0, 0, 0]);
+    assert!(pings < POSTS, "{pings} pings, not only now and then");
 }
 
 #[tokio::test]
