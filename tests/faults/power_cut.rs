@@ -24,7 +24,7 @@ use support::redis::RedisServer;
 use support::report;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::open_movable;
-use support::waiting::block_until;
+use support::waiting::{block_until, until};
 
 const PROJECT: &str = "power-cut";
 const WORK: &str = "work";
@@ -269,7 +269,7 @@ async fn set_clock(store: &RedisStore, queue: &str, ahead_s: u64) {
     let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), queue.parse().unwrap()).unwrap();
     let offset_us = i64::try_from(ahead_s * 1_000_000).unwrap();
     // Redis has only just come back, so this may fail at first.
-    while store.set_clock(&queue, offset_us).await.is_err() {}
+    until("the clock is set", async || store.set_clock(&queue, offset_us).await.is_ok()).await;
 }
 
 async fn wait_until(is_so: impl Fn() -> bool) {

@@ -19,11 +19,12 @@ use sukkal::storage::redis::{Clock, RedisStore, RedisUri};
 use sukkal::{app, janitor};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::random::Random;
 use super::sukkal::{Api, MOVABLE_CLOCK, POOLING, Sukkal};
-use super::waiting::in_time;
+use super::waiting::{POLL_PAUSE, in_time};
 
 /// A store that servers share.
 #[derive(Clone)]
@@ -197,7 +198,13 @@ pub fn open_movable(url: &str) -> RedisStore {
 /// Sets the clock of a queue, as soon as its store accepts commands: a pool may be stopped, and the keys
 /// of a slot that moves cannot be used.
 async fn set_clock(store: &RedisStore, queue: &QueueId, offset_us: i64) {
-    in_time("the clock can be moved", async { while store.set_clock(queue, offset_us).await.is_err() {} }).await;
+    let moved = async {
+        // Without the pause, this loop would not end when its runtime does.
+        while store.set_clock(queue, offset_us).await.is_err() {
+            sleep(POLL_PAUSE).await;
+        }
+    };
+    in_time("the clock can be moved", moved).await;
 }
 
 fn urls(servers: &[Server]) -> Vec<String> {

@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 /// Long enough for a busy machine.
 pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);
-const POLL_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Polls until the condition is true. Panics with `what` after `POLL_TIMEOUT`. Blocks the runtime.
 pub fn block_until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -16,6 +16,7 @@ use support::certificates::Authority;
 use support::exposition::Exposition;
 use support::redis::{RedisServer, child_command};
 use support::sukkal::{Api, CLIENT};
+use support::waiting::until;
 
 const QUEUE: &str = "/v2/queues/orders";
 const SECRET: &str = "a secret that signs the URLs of these tests";
@@ -171,7 +172,10 @@ async fn a_foreign_host_and_an_exhausted_quota_are_refusals_but_a_claimed_messag
 
     let mut waiting = JoinSet::new();
     waiting.spawn(api.get(&format!("{QUEUE}/messages?wait=30")).send());
-    while Exposition::of(&server.sukkal.url("")).await.value("sukkal_waiting_requests") != Some(1.0) {}
+    until("the request waits", async || {
+        Exposition::of(&server.sukkal.url("")).await.value("sukkal_waiting_requests") == Some(1.0)
+    })
+    .await;
     let second = send(api.get(&format!("{QUEUE}/messages?wait=30"))).await;
     let line = server.line_of(&second);
     assert_eq!(
