@@ -54,6 +54,23 @@ pub(super) fn resident_kilobytes(process: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// Each ping would leave an answer of the same length.
+#[tokio::test]
+async fn pings_of_a_client_that_does_not_read_take_no_memory() {
+    let sukkal = start(&[]);
+    let mut socket = open_narrow(&sukkal).await;
+    let before = resident_kilobytes(sukkal.id());
+    // A masked ping with a payload of 125 bytes.
+    let ping = [&[0x89, 0xfd][..], &[0; 4 + 125]].concat();
+
+    for _ in 0..200 {
+        socket.get_mut().write_all(&ping.repeat(1_000)).await.unwrap();
+    }
+
+    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    assert!(grown < 8_000, "{grown} KB after 26 MB of pings");
+}
+
 #[tokio::test]
 async fn a_connection_keeps_no_memory_of_large_requests_and_replies() {
     let sukkal = start(&[]);

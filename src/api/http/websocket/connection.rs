@@ -40,6 +40,9 @@ use crate::domain::Limits;
 const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Number of bytes that are collected before they are written.
 const WRITE_BUFFER_BYTES: usize = 8 << 10;
+/// Maximum number of bytes of control frames that wait until the client reads. The answers to further
+/// pings replace each other.
+const CONTROL_BYTES_MAX: usize = 1 << 10;
 /// Maximum size in bytes of the head of a frame.
 const HEAD_BYTES_MAX: usize = 14;
 /// Maximum size in bytes of a request besides its messages or its metadata.
@@ -126,6 +129,7 @@ fn configuration(limits: &Limits) -> WebSocketConfig {
         .read_buffer_size(READ_BUFFER_BYTES)
         // The library writes control frames only.
         .write_buffer_size(0)
+        .max_write_buffer_size(CONTROL_BYTES_MAX)
         .max_message_size(Some(bytes_max))
         .max_frame_size(Some(bytes_max))
 }
