@@ -13,6 +13,7 @@ mod full_claims;
 mod full_disk;
 pub(crate) mod gate;
 mod half_done;
+mod half_expired;
 mod half_placed;
 mod hang_up;
 mod janitor;

@@ -178,12 +178,17 @@ async fn refused_requests_are_counted() {
 
     assert_eq!(connections_max(CLIENTS), CLIENTS, "the limit on open files is too low");
     redis.pause();
-    let requests = (0..CLIENTS).map(|_| send(api.get("/v2/queues/q/messages?echo=true")));
-    let refused =
-        join_all(requests).await.into_iter().filter(|answer| answer.text.contains("more requests than")).count();
+    let mut refused = 0;
+    // On a busy machine, so few requests may arrive at the same time that all of them are accepted.
+    until("requests are refused", async || {
+        let requests = (0..CLIENTS).map(|_| send(api.get("/v2/queues/q/messages?echo=true")));
+        let answers = join_all(requests).await;
+        refused += answers.iter().filter(|answer| answer.text.contains("more requests than")).count();
+        refused > 0
+    })
+    .await;
     redis.resume();
 
-    assert!(refused > 0);
     assert_eq!(value(&sukkal, "sukkal_store_requests_refused_total").await, refused as f64);
 }
 
