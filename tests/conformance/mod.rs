@@ -243,6 +243,7 @@ suite! {
             a_delay_has_its_full_length_when_ranks_are_ahead_of_the_clock,
             delayed_messages_keep_order_and_delay_when_the_clock_steps,
             posts_follow_released_messages_when_the_clock_steps_back,
+            a_delayed_message_gets_the_first_rank_that_is_free,
             ranks_are_unique_among_delayed_and_other_messages,
             messages_of_a_post_with_the_same_delay_are_consecutive,
             the_first_reader_sees_thousands_of_messages_that_are_due_together,

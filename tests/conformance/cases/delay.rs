@@ -38,6 +38,9 @@ fn delayed(delay_s: u32, count: usize) -> Vec<NewMessage> {
     messages(LONG_S, count).into_iter().map(|message| NewMessage { delay_s, ..message }).collect()
 }
 
+/// Attempts to post at a time that is exact to a millisecond.
+const ATTEMPTS_MAX: usize = 300;
+
 /// Sets the queue's clock to `ahead` before the message is due.
 async fn advance_to_shortly_before(subject: &Subject, queue: &QueueId, id: MessageId, ahead: Duration) {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
@@ -243,6 +246,25 @@ async fn post_near_undue_message(subject: &Subject, queue: &QueueId) -> (Vec<Mes
             return (late, near);
         }
     }
+}
+
+/// The rank that a delayed message would get belongs to another one, so it gets the next free one.
+pub(in crate::conformance) async fn a_delayed_message_gets_the_first_rank_that_is_free(subject: &Subject) {
+    const COUNT: usize = 2_000;
+    let queue = subject.queue("q").await;
+    for _ in 0..ATTEMPTS_MAX {
+        let late = subject.post(&queue, &delayed(60, COUNT)).await;
+        advance_to_shortly_before(subject, &queue, late[0], 30 * S + Duration::from_millis(1)).await;
+        let next = subject.post(&queue, &delayed(30, 1)).await[0];
+        let [first, last, rank] = [late[0], late[COUNT - 1], next].map(|id| id.rank().micros());
+        assert!(!(first..=last).contains(&rank), "{rank} belongs to another message");
+        if rank == last + 1 {
+            return;
+        }
+        // The post came a few milliseconds too early or too late.
+        subject.advance(&queue, 61 * S).await;
+    }
+    panic!("no post came at the right time");
 }
 
 pub(in crate::conformance) async fn ranks_are_unique_among_delayed_and_other_messages(subject: &Subject) {
