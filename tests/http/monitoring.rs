@@ -177,17 +177,19 @@ async fn refused_requests_are_counted() {
     assert_eq!(value(&sukkal, "sukkal_store_requests_refused_total").await, 0.0);
 
     assert_eq!(connections_max(CLIENTS), CLIENTS, "the limit on open files is too low");
-    redis.pause();
     let mut refused = 0;
-    // On a busy machine, so few requests may arrive at the same time that all of them are accepted.
+    // On a busy machine, so few requests may arrive at the same time that all of them are accepted, until
+    // the store is known to be down.
     until("requests are refused", async || {
+        redis.pause();
         let requests = (0..CLIENTS).map(|_| send(api.get("/v2/queues/q/messages?echo=true")));
         let answers = join_all(requests).await;
         refused += answers.iter().filter(|answer| answer.text.contains("more requests than")).count();
+        redis.resume();
+        until("the store is back", async || send(api.get("/v2/queues/q")).await.status == 200).await;
         refused > 0
     })
     .await;
-    redis.resume();
 
     assert_eq!(value(&sukkal, "sukkal_store_requests_refused_total").await, refused as f64);
 }
