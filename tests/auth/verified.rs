@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
 
 use super::STRATEGIES;
 use super::stub_keystone::{self, Mood, PASSWORD, StubKeystone, described, described_until};
@@ -145,12 +144,7 @@ async fn the_query_of_the_url_of_the_keys_is_not_logged() {
         ("SUKKAL_LOG__FILTER", "debug"),
     ];
     let sukkal = Sukkal::start_with("memory:", &options);
-    let warned = async {
-        while !sukkal.log().concat().contains("credentials cannot be verified") {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(Duration::from_secs(30), warned).await.expect("the outage is logged");
+    sukkal.logged("credentials cannot be verified").await;
 
     let log = sukkal.log().concat();
     assert!(log.contains(&format!("{}/keys\"", provider.stub.url)) && !log.contains("confidential"), "{log}");

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::block_until;
 
 /// The project of the most expensive requests.
@@ -87,7 +87,7 @@ impl Stage {
             for name in queues {
                 let project = sukkal::domain::ProjectId::new(PROJECT).unwrap();
                 let queue = sukkal::domain::QueueId::new(project, name.parse().unwrap()).unwrap();
-                store.set_clock(&queue, i64::try_from(time.as_micros()).unwrap()).await.unwrap();
+                set_clock(&store, &queue, i64::try_from(time.as_micros()).unwrap()).await;
             }
             return;
         }

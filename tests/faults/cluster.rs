@@ -13,7 +13,7 @@ use support::cluster::RedisCluster;
 use support::exposition::Exposition;
 use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::{block_until, until};
 
 const MANY: usize = 64;
@@ -172,8 +172,7 @@ async fn the_janitor_maintains_queues_of_other_nodes_while_a_node_is_down() {
     let store = open_movable(&scene.cluster.url());
     for queue in 0..30 {
         let id = QueueId::new(ProjectId::new(&scene.project).unwrap(), format!("q{queue}").parse().unwrap()).unwrap();
-        // The first call may come before the store is connected.
-        until("the clock is set", async || store.set_clock(&id, 62_000_000).await.is_ok()).await;
+        set_clock(&store, &id, 62_000_000).await;
     }
     // Half of the queues are found by the index of due queues, the others by the full round.
     for node in scene.cluster.nodes() {

@@ -12,7 +12,7 @@ use super::stored::Stored;
 use support::exposition::Exposition;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::block_until;
 
 const MANY: usize = 64;
@@ -83,7 +83,7 @@ async fn reading_reclaims_expired_messages_in_a_full_redis() {
     assert_eq!(posted.status(), 201);
     let store = open_movable(&redis.url());
     let queue = QueueId::new(ProjectId::new("full").unwrap(), "q".parse().unwrap()).unwrap();
-    store.set_clock(&queue, 62_000_000).await.unwrap();
+    set_clock(&store, &queue, 62_000_000).await;
 
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let page = api.get("/v2/queues/q/messages?echo=true").send().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_full_redis_serves_workers() {
     assert_eq!(api.put("/v2/queues/fair").json(&json!({ "_shards": 8 })).send().await.unwrap().status(), 201);
     post("fair", &json!({ "messages": [{ "body": 1 }, { "body": 2 }, { "body": 3 }] })).await;
     for due in ["claimed", "delayed"] {
-        store.set_clock(&queue(due), 62_000_000).await.unwrap();
+        set_clock(&store, &queue(due), 62_000_000).await;
     }
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
@@ -148,7 +148,7 @@ async fn a_full_redis_does_not_stop_the_janitor() {
     }
     redis.command(&["UNLINK", "sukkal:{full/c-deleted}:messages", "sukkal:{full/c-deleted}:ready"]);
     let expired = QueueId::new(ProjectId::new("full").unwrap(), "d-expired".parse().unwrap()).unwrap();
-    store.set_clock(&expired, 62_000_000).await.unwrap();
+    set_clock(&store, &expired, 62_000_000).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     let at_once = Schedule { pause: Duration::ZERO, walk: Duration::ZERO };
@@ -165,9 +165,7 @@ async fn an_eviction_policy_is_reported_at_the_start() {
 
     let sukkal = Sukkal::start(&evicts.url());
 
-    block_until("the operator is informed", || {
-        sukkal.log().iter().any(|line| line.contains("WARN") && line.contains("allkeys-lru"))
-    });
+    assert!(sukkal.logged("allkeys-lru").await[0].contains("WARN"));
 }
 
 #[tokio::test]
@@ -180,22 +178,21 @@ async fn an_eviction_policy_is_reported_when_redis_comes_late() {
     assert_eq!(refused.status(), 503);
     evicts.restart();
 
-    block_until("the operator is informed", || {
-        sukkal.log().iter().any(|line| line.contains("WARN") && line.contains("volatile-ttl"))
-    });
+    assert!(sukkal.logged("volatile-ttl").await[0].contains("WARN"));
 }
 
 #[tokio::test]
 async fn without_eviction_nothing_is_reported() {
     let redis = RedisServer::start();
     let mut sukkal = Sukkal::start(&redis.url());
-    block_until("it is connected", || sukkal.log().iter().any(|line| line.contains("connected to the store")));
     block_until("it has asked", || redis.command(&["INFO", "commandstats"]).as_text().contains("cmdstat_zrangebylex"));
 
     sukkal.terminate();
     sukkal.wait();
 
-    assert!(!sukkal.log().iter().any(|line| line.contains("evicts")), "{:#?}", sukkal.log());
+    // On a busy machine, a connection may not answer in time.
+    let is_unexpected = |line: &String| line.contains("WARN") && !line.contains("does not answer and is replaced");
+    assert!(!sukkal.log().iter().any(is_unexpected), "{:#?}", sukkal.log());
 }
 
 #[tokio::test]

@@ -169,9 +169,7 @@ async fn dead_letters_wait_while_redis_is_full_and_arrive_once_afterwards() {
             &redis.url(),
             &[MOVABLE_CLOCK, ("SUKKAL_JANITOR__PAUSE", "1"), ("SUKKAL_JANITOR__WALK", "1")],
         );
-        block_until("the janitor has tried", || {
-            sukkal.log().iter().any(|line| line.contains("cannot forward dead letters of a deleted queue"))
-        });
+        sukkal.logged("cannot forward dead letters of a deleted queue").await;
         assert_eq!(stored.outbox_length("work"), 7);
         assert!(stored.registered().contains("work"), "the janitor cannot find them any more");
         free_memory(&redis);

@@ -1,8 +1,6 @@
 //! A process dies while it removes expired messages, some hundreds at a time, and then the clock of the
 //! store steps back. The other messages are as expired as before.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};
 
@@ -10,13 +8,13 @@ use super::gate::Gate;
 use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::until;
 
 const PROJECT: &str = "expired";
 /// More than one step removes.
 const MESSAGES: usize = 600;
-const TTL_S: u64 = 60;
+const TTL_US: i64 = 60_000_000;
 /// More commands than a request for a page of such a queue sends.
 const COMMANDS_MAX: usize = 10;
 
@@ -31,20 +29,16 @@ async fn messages_stay_expired_if_their_removal_is_interrupted_and_the_clock_ste
         let mut first = Sukkal::start_without_janitor(&redis, &gate.url(), &[MOVABLE_CLOCK]);
         let (name, path) = (format!("q{commands}"), format!("/v2/queues/q{commands}/messages"));
         let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), name.parse().unwrap()).unwrap();
-        let set_clock = async |ahead: u64| {
-            let ahead_us = i64::try_from(Duration::from_secs(ahead).as_micros()).unwrap();
-            until("the clock is set", async || store.set_clock(&queue, ahead_us).await.is_ok()).await;
-        };
-        let messages = vec![json!({ "body": 1, "ttl": TTL_S }); MESSAGES];
+        let messages = vec![json!({ "body": 1, "ttl": 60 }); MESSAGES];
         answered(first.project(PROJECT).post(&path, &json!({ "messages": messages })), 201).await;
 
-        set_clock(3 * TTL_S).await;
+        set_clock(&store, &queue, 3 * TTL_US).await;
         gate.hold_after(commands);
         let list = tokio::spawn(first.project(PROJECT).get(&format!("{path}?echo=true")).send());
         until("the list is held or done", async || gate.has_happened() || list.is_finished()).await;
         let is_done = list.is_finished();
         first.kill();
-        set_clock(2 * TTL_S).await;
+        set_clock(&store, &queue, 2 * TTL_US).await;
 
         was_interrupted |=
             redis.command(&["HEXISTS", &format!("sukkal:{{{PROJECT}/{name}}}:queue"), "x"]).as_int() == 1;

@@ -1,14 +1,12 @@
 //! The janitor reclaims expired messages in queues that no request uses.
 
-use std::time::Duration;
-
 use serde_json::json;
 use sukkal::domain::{ProjectId, QueueId};
 
 use super::stored::Stored;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::block_until;
 
 const BATCHES: usize = 30;
@@ -35,7 +33,7 @@ async fn expired_messages_are_reclaimed_without_any_request() {
 
     let store = open_movable(&redis.url());
     let queue = QueueId::new(ProjectId::new("idle").unwrap(), "q".parse().unwrap()).unwrap();
-    store.set_clock(&queue, i64::try_from(Duration::from_secs(62).as_micros()).unwrap()).await.unwrap();
+    set_clock(&store, &queue, 62_000_000).await;
 
     block_until("the messages are gone", || {
         let parts = ["messages", "ready", "expirations"].map(|part| format!("sukkal:{{idle/q}}:{part}"));

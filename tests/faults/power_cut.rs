@@ -23,8 +23,8 @@ use support::random::{self, Random};
 use support::redis::RedisServer;
 use support::report;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
-use support::waiting::{block_until, until};
+use support::test_bed::{self, open_movable};
+use support::waiting::block_until;
 
 const PROJECT: &str = "power-cut";
 const WORK: &str = "work";
@@ -268,8 +268,7 @@ fn claim_of(message: &Value) -> String {
 async fn set_clock(store: &RedisStore, queue: &str, ahead_s: u64) {
     let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), queue.parse().unwrap()).unwrap();
     let offset_us = i64::try_from(ahead_s * 1_000_000).unwrap();
-    // Redis has only just come back, so this may fail at first.
-    until("the clock is set", async || store.set_clock(&queue, offset_us).await.is_ok()).await;
+    test_bed::set_clock(store, &queue, offset_us).await;
 }
 
 async fn wait_until(is_so: impl Fn() -> bool) {

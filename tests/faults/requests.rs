@@ -17,7 +17,7 @@ use support::sukkal::{Api, Sukkal};
 pub(super) const PROMISED: Duration = Duration::from_secs(2);
 /// Allowance for a busy machine: test, server and Redis share its cores with other tests. The
 /// server itself gives up after 1.8 seconds.
-pub(super) const SLACK: Duration = Duration::from_secs(5);
+pub(super) const SLACK: Duration = Duration::from_secs(2);
 /// The timeout for events that should have happened long before.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 

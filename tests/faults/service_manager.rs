@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::process::refused;
 use support::sukkal::Sukkal;
-use support::waiting::block_until;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -60,7 +59,5 @@ async fn a_service_manager_that_cannot_be_reached_does_not_matter() {
     let sukkal = Sukkal::start_with("memory:", &[("NOTIFY_SOCKET", "/nowhere/notify")]);
 
     assert_eq!(reqwest::get(sukkal.url("/healthz")).await.unwrap().status(), 204);
-    block_until("that is logged", || {
-        sukkal.log().iter().any(|line| line.contains("cannot notify the service manager"))
-    });
+    sukkal.logged("cannot notify the service manager").await;
 }

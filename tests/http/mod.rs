@@ -87,7 +87,7 @@ use uuid::Uuid;
 
 use support::redis::{RedisServer, shared_instance};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::open_movable;
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::until_some;
 
 const INVALID_REQUEST: &str = "Invalid API request";
@@ -226,7 +226,7 @@ impl Project {
     async fn set_clock_of(&self, queue: &str, seconds: i64) {
         let store = open_movable(&self.server.redis.url());
         let queue = QueueId::new(ProjectId::new(&self.id).unwrap(), queue.parse().unwrap()).unwrap();
-        store.set_clock(&queue, seconds * 1_000_000).await.expect("the clock can be moved");
+        set_clock(&store, &queue, seconds * 1_000_000).await;
     }
 
     fn patch(&self, queue: &str, patch: &Value) -> RequestBuilder {

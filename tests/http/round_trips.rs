@@ -57,9 +57,7 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
         assert_eq!(response.status(), 201);
     };
     post().await;
-    let is_logged = |text: &str| sukkal.log().iter().any(|line| line.contains(text));
-    block_until("the janitor is idle", || is_logged("has finished a round"));
-    block_until("the registration is confirmed", || is_logged("confirmed the registration"));
+    sukkal.logged("confirmed the registration").await;
 
     let commands = ["evalsha", "hmget", "eval", "zrangebylex", "script|load", "ping"];
     let [counts @ .., pings] = lowest_call_counts(&redis, commands, async || {
@@ -81,9 +79,7 @@ async fn a_claim_and_a_list_are_one_script_and_one_command() {
     let api = sukkal.project("p");
     let body = json!({ "messages": vec![json!({ "body": 1 }); 2 * TRIALS * POSTS] });
     assert_eq!(api.post(MESSAGES, &body).send().await.unwrap().status(), 201);
-    block_until("the registration is confirmed", || {
-        sukkal.log().iter().any(|line| line.contains("confirmed the registration"))
-    });
+    sukkal.logged("confirmed the registration").await;
     let claim_and_list = || async {
         answered(api.post("/v2/queues/q/claims?limit=1", &json!({})), 201).await;
         answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await;

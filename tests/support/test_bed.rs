@@ -197,7 +197,7 @@ pub fn open_movable(url: &str) -> RedisStore {
 
 /// Sets the clock of a queue, as soon as its store accepts commands: a pool may be stopped, and the keys
 /// of a slot that moves cannot be used.
-async fn set_clock(store: &RedisStore, queue: &QueueId, offset_us: i64) {
+pub async fn set_clock(store: &RedisStore, queue: &QueueId, offset_us: i64) {
     let moved = async {
         // Without the pause, this loop would not end when its runtime does.
         while store.set_clock(queue, offset_us).await.is_err() {

@@ -147,7 +147,6 @@ async fn the_log_can_go_to_stderr() {
     let sukkal = Sukkal::start_with("memory:", &[(AUDIT_FILE, "stderr")]);
     create(&sukkal.project("shop"), "orders").await;
 
-    block_until("the change is recorded", || sukkal.log().iter().any(|line| line.contains("\"queues:create\"")));
-    let line = sukkal.log().into_iter().find(|line| line.contains("\"queues:create\"")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["queue"], "orders");
+    let lines = sukkal.logged("\"queues:create\"").await;
+    assert_eq!(serde_json::from_str::<Value>(&lines[0]).unwrap()["queue"], "orders");
 }

@@ -38,9 +38,6 @@ fn delayed(delay_s: u32, count: usize) -> Vec<NewMessage> {
     messages(LONG_S, count).into_iter().map(|message| NewMessage { delay_s, ..message }).collect()
 }
 
-/// Attempts to post at a time that is exact to a millisecond.
-const ATTEMPTS_MAX: usize = 300;
-
 /// Sets the queue's clock to `ahead` before the message is due.
 async fn advance_to_shortly_before(subject: &Subject, queue: &QueueId, id: MessageId, ahead: Duration) {
     let real = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
@@ -251,6 +248,8 @@ async fn post_near_undue_message(subject: &Subject, queue: &QueueId) -> (Vec<Mes
 /// The rank that a delayed message would get belongs to another one, so it gets the next free one.
 pub(in crate::conformance) async fn a_delayed_message_gets_the_first_rank_that_is_free(subject: &Subject) {
     const COUNT: usize = 2_000;
+    /// Attempts to post at a time that is exact to a millisecond.
+    const ATTEMPTS_MAX: usize = 300;
     let queue = subject.queue("q").await;
     for _ in 0..ATTEMPTS_MAX {
         let late = subject.post(&queue, &delayed(60, COUNT)).await;

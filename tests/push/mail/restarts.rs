@@ -12,8 +12,8 @@ use super::server::MailServer;
 use support::ports;
 use support::redis::RedisServer;
 use support::sukkal::MOVABLE_CLOCK;
-use support::test_bed::open_movable;
-use support::waiting::{block_until, until_some};
+use support::test_bed::{open_movable, set_clock};
+use support::waiting::until_some;
 
 const COUNT: u64 = 10;
 /// Longer than a delivery lease.
@@ -51,7 +51,7 @@ async fn restart(store: &str, ends_in_time: bool) {
 
     let began = Instant::now();
     bench.sukkal().terminate();
-    block_until("the service drains", || bench.sukkal().log().concat().contains("draining"));
+    bench.sukkal().logged("draining").await;
     if ends_in_time {
         hanging = None;
     }
@@ -72,7 +72,7 @@ async fn restart(store: &str, ends_in_time: bool) {
 /// read the clock: it does when a subscription changes.
 async fn expire_delivery_lease(store: &str, bench: &MailBench, subscription: &str) {
     let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
-    open_movable(store).set_clock(&queue, LEASE_OVER_US).await.unwrap();
+    set_clock(&open_movable(store), &queue, LEASE_OVER_US).await;
     let change = bench.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{subscription}"));
     assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
 }
