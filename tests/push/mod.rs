@@ -20,6 +20,7 @@ use self::endpoint::Endpoint;
 use support::redis::RedisServer;
 use support::sukkal::Api;
 use support::test_bed::{Server, TestBed};
+use support::waiting::block_until;
 
 /// Runs each of these tests over Redis and over an embedded store, on a server with these options.
 macro_rules! over_each_store {
@@ -80,7 +81,9 @@ impl Bench {
     fn over(store: TestBed, redis: Option<RedisServer>, options: &[(&str, &str)]) -> Self {
         let server = store.serve(&[&LOCAL, options].concat());
         let api = server.project("p");
-        Self { store, server, api, redis }
+        let this = Self { store, server, api, redis };
+        this.wait_until_signaled();
+        this
     }
 
     /// Stops the server, and starts one with these options. It knows only what is stored.
@@ -88,6 +91,16 @@ impl Bench {
         self.server.stop().await;
         self.server = self.store.serve(&[&LOCAL, options].concat());
         self.api = self.server.project("p");
+        self.wait_until_signaled();
+    }
+
+    /// Waits until the server receives the signals of its store. The janitor repeats a signal that was
+    /// lost, but it does not know that a test has moved the clock of a queue.
+    fn wait_until_signaled(&self) {
+        if let Some(redis) = &self.redis {
+            let receivers = || redis.command(&["PUBSUB", "NUMSUB", "sukkal:deliveries"]).items()[1].as_int();
+            block_until("the server receives signals", || receivers() == 1);
+        }
     }
 
     /// Subscribes a URL to the queue `q`, and returns the answer.
