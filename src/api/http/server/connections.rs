@@ -82,7 +82,7 @@ pub(in crate::api::http) type ServeUpgraded =
     Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A response that is a stream and has not ended.
-pub(super) struct EventStream<'c>(&'c Connection);
+pub(super) struct EventStream(Arc<Connection>);
 
 /// The connection has a request without a response.
 const PROCESSING: u64 = u64::MAX;
@@ -247,7 +247,7 @@ impl Connection {
     }
 
     /// Records over HTTP/2 that a response is a stream, until the returned value is dropped.
-    pub(super) fn begin_event_stream(&self) -> EventStream<'_> {
+    pub(super) fn begin_event_stream(self: Arc<Self>) -> EventStream {
         self.event_streams.fetch_add(1, Ordering::SeqCst);
         EventStream(self)
     }
@@ -293,7 +293,7 @@ impl Connection {
     }
 }
 
-impl Drop for EventStream<'_> {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.0.event_streams.fetch_sub(1, Ordering::SeqCst);
     }

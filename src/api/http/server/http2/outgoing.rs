@@ -1,16 +1,29 @@
-//! A part of a response on its way to the client. It takes along the return guards of messages.
+//! The parts of a response on their way to the client. They take along the return guards of messages.
 //!
-//! h2 keeps the parts of a stream until the client accepts them, and drops them if the stream is
+//! hyper keeps the parts of a stream until the client accepts them, and drops them if the stream is
 //! reset or the connection breaks. So a part that is dropped before all of it has been written
 //! returns the messages to their queue.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
-use tokio::sync::oneshot;
+use hyper::body::{Frame, SizeHint};
 
-use crate::api::http::server::connections::Connection;
+use super::activity::{InProgress, Unsent};
+use crate::api::http::server::connections::{Connection, EventStream};
+use crate::api::http::server::delivery::PendingDeliveries;
 use crate::broker::undelivered::ReturnGuard;
+
+/// The body of a response.
+pub(super) struct OutgoingBody {
+    body: Body,
+    deliveries: PendingDeliveries,
+    in_progress: Arc<InProgress>,
+    _event_stream: Option<EventStream>,
+}
 
 /// Bytes of a response.
 pub(super) struct Outgoing {
@@ -24,27 +37,49 @@ struct End {
     /// Number of guards at the start.
     announced: usize,
     connection: Arc<Connection>,
-    /// Its receiver waits for the end.
-    _written: oneshot::Sender<()>,
+    _unsent: Unsent,
 }
 
-impl Outgoing {
-    /// Creates a part whose end is of no interest.
-    pub(super) fn new(bytes: Bytes) -> Self {
-        Self { bytes, end: None }
+impl OutgoingBody {
+    pub(super) fn new(
+        body: Body,
+        deliveries: PendingDeliveries,
+        in_progress: Arc<InProgress>,
+        is_event_stream: bool,
+    ) -> Self {
+        let connection = &in_progress.activity.connection;
+        let event_stream = is_event_stream.then(|| connection.clone().begin_event_stream());
+        Self { body, deliveries, in_progress, _event_stream: event_stream }
     }
 
-    /// Creates the part that completes the delivery of the messages with these guards. The receiver
-    /// completes when the part has been passed to the connection, or has been dropped.
-    pub(super) fn last(
-        bytes: Bytes,
-        guards: Vec<ReturnGuard>,
-        connection: &Arc<Connection>,
-    ) -> (Self, oneshot::Receiver<()>) {
-        let (written, is_written) = oneshot::channel();
-        let (connection, announced) = (connection.clone(), guards.len());
-        connection.announce_deliveries(announced);
-        (Self { bytes, end: Some(End { guards, announced, connection, _written: written }) }, is_written)
+    /// Returns bytes of the body. If they complete the delivery of messages, they have the guards.
+    fn outgoing(&self, bytes: Bytes) -> Outgoing {
+        let guards = self.deliveries.take();
+        let connection = self.in_progress.activity.connection.clone();
+        connection.announce_deliveries(guards.len());
+        let unsent = self.in_progress.unsent(bytes.len());
+        Outgoing { bytes, end: Some(End { announced: guards.len(), guards, connection, _unsent: unsent }) }
+    }
+}
+
+impl HttpBody for OutgoingBody {
+    type Data = Outgoing;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Outgoing>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| self.outgoing(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -60,12 +95,11 @@ impl Buf for Outgoing {
     fn advance(&mut self, bytes: usize) {
         self.bytes.advance(bytes);
         if self.bytes.is_empty()
-            && let Some(end) = &mut self.end
+            && let Some(mut end) = self.end.take()
         {
             // These bytes, and all earlier ones, are in the buffers of the connection. Its next
             // flush delivers the messages.
             end.connection.pending_deliveries.add(end.guards.drain(..));
-            self.end = None;
         }
     }
 }
