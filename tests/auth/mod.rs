@@ -16,6 +16,7 @@ pub(crate) mod stub_keystone;
 pub(crate) mod stub_provider;
 mod tokens;
 mod trusts;
+mod unknown_clients;
 mod verified;
 
 use std::net::{IpAddr, Ipv4Addr};

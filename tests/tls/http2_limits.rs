@@ -162,6 +162,27 @@ async fn a_new_connection_replaces_one_that_was_idle_for_a_second_and_not_one_wi
     assert_eq!(waiting_requests(&server).await, 0);
 }
 
+/// Clients without a credential could otherwise hold all connections for as long as their responses may
+/// take.
+#[tokio::test]
+async fn unknown_clients_that_do_not_read_give_their_connections_to_others() {
+    let server = Server::start(&[("SUKKAL_MAX_CONNECTIONS", "2")]);
+    let mut settings = Builder::new();
+    settings.initial_window_size(0);
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
+        unread.push(head(http.send("GET", "/v2", "").await).await);
+    }
+
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let mut http = Http2::open(&server).await;
+        assert!(body(head(http.send("GET", "/v2", "").await).await).await.contains("v2"));
+        others.push(http);
+    }
+}
+
 /// A client without a credential could otherwise hold a connection for ever.
 #[tokio::test]
 async fn a_client_that_accepts_a_response_byte_by_byte_is_disconnected() {

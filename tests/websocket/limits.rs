@@ -11,8 +11,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::authentication::{authenticate, start_with_keystone};
 use super::memory::resident_kilobytes;
 use super::{PATH, notification, open, post, start, start_here};
+use crate::auth::stub_keystone::{StubKeystone, described};
 use crate::http::answered;
 use support::exposition::Exposition;
 use support::redis::RedisServer;
@@ -70,6 +72,30 @@ async fn no_more_connections_are_opened_than_the_limit() {
     assert_eq!(first.ask("queue_list", json!({})).await.0, 200);
     drop(second);
     until("a place becomes free", async || Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn unknown_clients_have_few_places_and_give_them_to_known_ones() {
+    let keystone = StubKeystone::start();
+    keystone.issue("good", described("u", Some("p"), &["member"], Duration::from_secs(600)));
+    let sukkal = start_with_keystone(&keystone, &[("SUKKAL_WEBSOCKET__MAX_CONNECTIONS", "4")]);
+    let mut unknown = open(&sukkal).await;
+    let mut authenticated = open(&sukkal).await;
+    assert_eq!(unknown.close_code().await, Some(1013));
+    assert_eq!(authenticate(&mut authenticated, "X-Auth-Token", "good").await.0, 200);
+    let mut unknown = open(&sukkal).await;
+
+    let open_known = async || Socket::try_open(&sukkal.url(PATH), "p", &[("X-Auth-Token", "good")]).await;
+    let mut known = vec![authenticated];
+    for _ in 0..3 {
+        known.push(open_known().await.expect("there is a place"));
+    }
+
+    assert_eq!(unknown.close_code().await, Some(1013));
+    assert!(open_known().await.is_err() && Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_err());
+    for socket in &mut known {
+        assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);
+    }
 }
 
 /// Two connections of a project send a request while the store does not answer.

@@ -54,6 +54,25 @@ pub(super) fn resident_kilobytes(process: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// A client that has not authenticated gets short replies to requests of limited size.
+#[tokio::test]
+async fn an_unknown_client_can_send_little_and_gets_short_replies() {
+    let sukkal = start(&[("SUKKAL_AUTH__STRATEGIES", "tokens"), ("SUKKAL_POLICY__PRESET", "roles")]);
+    let mut socket = open(&sukkal).await;
+    let body = json!({ "x": "y".repeat(5_000) });
+
+    for action in ["no_action", "queue_list", &"z".repeat(10_000)] {
+        socket.stream.send(request(action, &body)).await.unwrap();
+        let reply = in_time("the reply", socket.stream.next()).await.unwrap().unwrap();
+        assert!(reply.len() < 512, "{reply}");
+    }
+    socket.stream.send(request("queue_list", &json!({ "x": "y".repeat(17_000) }))).await.unwrap();
+    let Some(Ok(Message::Close(Some(close)))) = in_time("the end", socket.stream.next()).await else {
+        panic!("the connection stays open")
+    };
+    assert_eq!((u16::from(close.code), close.reason.as_str()), (1009, "The message is too large."));
+}
+
 /// Each ping would leave an answer of the same length.
 #[tokio::test]
 async fn pings_of_a_client_that_does_not_read_take_no_memory() {
@@ -144,10 +163,10 @@ async fn a_request_is_in_progress_until_its_reply_is_read() {
 
 #[tokio::test]
 async fn replies_that_are_not_read_have_a_memory_budget() {
-    // A project has half of 256 MiB, and a reply takes up to 4.5 MiB.
+    // A project has half of 256 MiB. A request takes 4.5 MiB of it until the size of its reply is known.
     let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304")]);
     let mut socket = open(&sukkal).await;
-    post_large(&mut socket).await;
+    post(&mut socket, "q", &[json!("x".repeat(4_150_000))]).await;
     let mut unread = Vec::new();
     for _ in 0..32 {
         let mut next = open_narrow(&sukkal).await;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
-use tokio::sync::Semaphore;
 
 use super::middleware::metering::Meters;
 use super::websocket::limits::WebSocketLimits;
+use super::websocket::places::Places;
 use crate::api::wire::checksum::Checksums;
 use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
@@ -45,8 +45,8 @@ pub struct Service {
     pub(super) stream_events: MemoryBudget,
     /// Memory for replies over WebSockets.
     pub(super) socket_replies: MemoryBudget,
-    /// Permits for WebSockets.
-    pub(super) socket_permits: Arc<Semaphore>,
+    /// The places of WebSockets.
+    pub(super) socket_places: Places,
 }
 
 /// Configuration of the API.
@@ -102,7 +102,7 @@ impl Service {
         paths: impl Iterator<Item = &'static str>,
     ) -> Self {
         Self {
-            socket_permits: Arc::new(Semaphore::new(settings.websocket.connections_max)),
+            socket_places: Places::new(settings.websocket.connections_max),
             broker,
             settings: Arc::new(settings),
             meters: Arc::new(Meters::new(&metrics, paths)),

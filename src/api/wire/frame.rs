@@ -19,6 +19,9 @@ const EMPTY_OBJECT: &[u8] = &[0x80];
 /// The `MessagePack` of null.
 const NULL: &[u8] = &[0xc0];
 
+/// Maximum size of an action that error messages repeat, in bytes of `MessagePack`.
+const ACTION_BYTES_MAX: usize = 256;
+
 /// The kind of a frame, which says how its document is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -148,6 +151,10 @@ impl Kind {
 }
 
 impl Part {
+    fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Bytes::len)
+    }
+
     fn or_empty(&self) -> &[u8] {
         self.0.as_deref().unwrap_or(EMPTY_OBJECT)
     }
@@ -192,16 +199,31 @@ impl FrameRequest {
         Ok(request)
     }
 
-    /// Returns a request of this kind for the action alone, as the reply to a request that has a
-    /// credential repeats it.
+    /// Returns the size of the request, in bytes of `MessagePack`.
     #[must_use]
-    pub fn without_contents(&self) -> Self {
-        Self { kind: self.kind, action: self.action.clone(), headers: Part(None), body: Part(None) }
+    pub fn bytes(&self) -> usize {
+        [&self.action, &self.headers, &self.body].iter().map(|part| part.bytes()).sum()
     }
 
-    /// Returns the action. Of an action that is not a text, it returns the JSON.
+    /// Returns a request of this kind for the action alone, as the reply to a request that has a
+    /// credential repeats it. A long action is left out.
+    #[must_use]
+    pub fn without_contents(&self) -> Self {
+        let action = if self.has_long_action() { Part(None) } else { self.action.clone() };
+        Self { kind: self.kind, action, headers: Part(None), body: Part(None) }
+    }
+
+    fn has_long_action(&self) -> bool {
+        self.action.bytes() > ACTION_BYTES_MAX
+    }
+
+    /// Returns the action. Of an action that is not a text, it returns the JSON, and of a long one only
+    /// its size.
     #[must_use]
     pub fn action(&self) -> String {
+        if self.has_long_action() {
+            return format!("A value of {} bytes", self.action.bytes());
+        }
         match self.action.0.as_deref().map(json::from_msgpack) {
             None => "None".to_owned(),
             Some(Value::String(action)) => action,

@@ -9,7 +9,7 @@ use axum::response::Response;
 
 use super::metering;
 use crate::api::error::Refusal;
-use crate::api::http::server::connections::Connection;
+use crate::api::http::server::connection::Connection;
 use crate::audit::{self, AuditLog, Origin, Trail};
 use crate::auth::{Client, ClientCertificate};
 use crate::domain::{ProjectId, QueueId};

@@ -14,7 +14,7 @@ use super::identity::single_header;
 use super::own_host;
 use super::signature::Carrier;
 use crate::api::Error;
-use crate::api::http::server::connections::Connection;
+use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
 use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};

@@ -3,7 +3,8 @@
 //!
 //! A request is refused before its body is collected, so refusing it costs no memory. But if the
 //! connection is closed while the client is still sending, the client gets a network error and
-//! never reads why it was refused.
+//! never reads why it was refused. A client that is unknown gets its response at once, and its
+//! connection is closed a little later.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,11 @@ impl RequestBody {
                 Some(Err(_)) | None => break,
             }
         }
+    }
+
+    /// Returns whether the client sends more of the body than the handler has read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.state().is_sending && !self.is_end_stream()
     }
 
     /// Returns when the last part arrived for which a reader had to wait.

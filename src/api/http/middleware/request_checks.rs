@@ -2,6 +2,7 @@
 //! caller and the queue.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::handler::Handler;
@@ -17,6 +18,7 @@ use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
+use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
 use crate::auth::signed_url::SignedUrl;
@@ -68,6 +70,9 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
 ) -> Result<Response, Error> {
     let proof = authenticate(&request, &service.settings).await?;
     let Checked { context, warning, handled_uri } = check(&request, proof, service)?;
+    if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
+        connection.note_known();
+    }
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
 use super::audit;
-use super::authentication::authenticate;
+use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
 use super::cors::{self, Sharing};
 use super::outage::{self, Outage};
@@ -23,7 +23,8 @@ use super::request_checks::{self, Requirement};
 use super::request_log;
 use crate::api::Error;
 use crate::api::error::internal;
-use crate::api::http::server::connections::Connection;
+use crate::api::http::server::connection::Connection;
+use crate::api::http::server::unsent::watched;
 use crate::api::http::service::Service;
 
 /// A handler whose requests are checked, counted and logged.
@@ -75,8 +76,14 @@ async fn handle<T, H: Handler<T, Service>>(
     let respond = async |request| {
         let response = service.meters.measure(request, body.as_ref(), call_handler).await;
         audit::end(&response).await;
-        if let Some(body) = &body {
-            body.drain().await;
+        match (&body, &connection) {
+            (Some(body), Some(connection)) if !connection.is_known() => {
+                if body.is_unread() {
+                    connection.close_unread();
+                }
+            }
+            (Some(body), _) => body.drain().await,
+            (None, _) => {}
         }
         response
     };
@@ -84,13 +91,12 @@ async fn handle<T, H: Handler<T, Service>>(
     if let Some(sharing) = sharing {
         sharing.add_to(response.headers_mut());
     }
+    let Some(connection) = connection else { return response };
     let is_stream = response.body().size_hint().exact().is_none();
-    if let Some(connection) = connection
-        && connection.begin_response(is_stream)
-    {
+    if connection.begin_response(is_stream) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    response
+    watched(response, &connection)
 }
 
 /// Calls the handler if the request has what its route requires.
@@ -112,7 +118,10 @@ async fn call<T, H: Handler<T, Service>>(
             Ok(outage::describe(response, description))
         }
         Requirement::Sender => {
-            authenticate(&request, &service.settings).await?;
+            let proof = authenticate(&request, &service.settings).await?;
+            if let (Proof::Sender(_), Some(connection)) = (proof, request.extensions().get::<Arc<Connection>>()) {
+                connection.note_known();
+            }
             Ok(handler.call(request, service.clone()).await)
         }
         Requirement::Public => {

@@ -1,25 +1,43 @@
 //! The stream of a connection, with or without TLS, which reports when all responses are written,
 //! and detects clients that have disconnected.
 
+use std::future::Future;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-use super::connections::Connection;
+use super::connection::Connection;
 
 /// A stream that reports to its connection when all responses are written.
 pub(super) struct ClientStream {
     transport: Transport,
     pub(super) connection: Arc<Connection>,
+    lingering: Option<Lingering>,
 }
+
+/// The end of a connection whose client is still sending. The client would not read its last response
+/// if the connection were closed with bytes that were not read.
+struct Lingering {
+    end: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
+/// Maximum time for which a client that is still sending is read after its last response.
+const LINGER_MAX: Duration = Duration::from_secs(5);
+/// Maximum number of bytes that are read then.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+/// Number of bytes that are read at a time.
+const LINGER_BUFFER_BYTES: usize = 4 << 10;
 
 /// A connection without and with TLS.
 type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
@@ -27,7 +45,7 @@ type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 impl ClientStream {
     /// Returns the stream of a connection without TLS.
     pub(super) fn plain(stream: TcpStream, connection: Arc<Connection>) -> Self {
-        Self { transport: Either::Left(stream), connection }
+        Self { transport: Either::Left(stream), connection, lingering: None }
     }
 
     /// Fails if the client has disconnected and a response has messages that can be returned to
@@ -45,7 +63,23 @@ impl ClientStream {
 
     /// Returns the stream of a connection with TLS.
     pub(super) fn with_tls(stream: Box<TlsStream<TcpStream>>, connection: Arc<Connection>) -> Self {
-        Self { transport: Either::Right(stream), connection }
+        Self { transport: Either::Right(stream), connection, lingering: None }
+    }
+
+    /// Reads and drops what the client is still sending, until it ends or has sent for too long.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Self { transport, lingering: Some(Lingering { end, bytes_left }), .. } = self else {
+            return Poll::Ready(());
+        };
+        let mut bytes = [MaybeUninit::uninit(); LINGER_BUFFER_BYTES];
+        while *bytes_left > 0 && end.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match ready!(Pin::new(&mut *transport).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => *bytes_left = bytes_left.saturating_sub(buffer.filled().len()),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
     }
 
     fn transport(&mut self) -> Pin<&mut Transport> {
@@ -124,6 +158,13 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.transport().poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(self.transport().poll_shutdown(context))?;
+            if !self.connection.is_unread() {
+                return Poll::Ready(Ok(()));
+            }
+            self.lingering = Some(Lingering { end: Box::pin(sleep(LINGER_MAX)), bytes_left: LINGER_BYTES_MAX });
+        }
+        self.poll_linger(context).map(Ok)
     }
 }

@@ -5,10 +5,12 @@
 //! send the head of a request is limited. When the server stops, requests in progress are completed.
 
 mod client_stream;
-pub(super) mod connections;
+pub(super) mod connection;
+mod connections;
 pub(super) mod delivery;
 mod http2;
 mod tls;
+pub(super) mod unsent;
 
 use std::future::Future;
 use std::io;
@@ -31,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::client_stream::ClientStream;
-use self::connections::{Connection, Connections, Protocol};
+use self::connection::{Connection, Protocol};
+use self::connections::Connections;
 use self::http2::Http2;
 use self::tls::Accepted;
 pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
@@ -88,7 +91,7 @@ pub async fn serve(
     let http2 = Http2::new(router.clone(), head_timeout, connections_max);
     let handshake_timeout = HANDSHAKE_TIMEOUT.min(head_timeout);
     let server = Arc::new(Server { http1, http2, service: TowerToHyperService::new(router), handshake_timeout });
-    let connections = Connections::new(connections_max, open);
+    let connections = Connections::new(connections_max, head_timeout, open);
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {

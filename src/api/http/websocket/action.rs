@@ -173,8 +173,8 @@ pub(super) struct FrameContext {
 /// A request in progress, whose reply is not written yet.
 pub(super) struct InProgress {
     _unit: ConcurrencyUnit,
-    /// The memory for the reply. What the reply repeats of the request has the memory of the request.
-    _reply: MemoryShare,
+    /// The memory for the reply.
+    reply: MemoryShare,
 }
 
 impl InProgress {
@@ -188,7 +188,13 @@ impl InProgress {
             let bytes = PAGE_BYTES_MAX.saturating_add(message_bytes_max.unwrap_or(usize::MAX));
             reply.take(bytes).map_err(|_exceeded| Error::ReplyBudget)?;
         }
-        Ok(Self { _unit: unit, _reply: reply })
+        Ok(Self { _unit: unit, reply })
+    }
+
+    /// Returns the memory for the reply, without that which was taken before its size was known.
+    pub(super) fn reply_memory(&self) -> &MemoryShare {
+        self.reply.release();
+        &self.reply
     }
 }
 

@@ -26,8 +26,9 @@ use uuid::Uuid;
 
 use super::action::{Action, Frame, FrameContext, InProgress};
 use super::actions::{self, Proved};
-use super::counted::CountedStream;
+use super::counted::{CountedStream, FREE_BYTES};
 use super::notifications::{Notifications, Part};
+use super::places::Place;
 use super::refusal;
 use super::reply::Outcome;
 use super::session::Session;
@@ -47,11 +48,17 @@ const CONTROL_BYTES_MAX: usize = 1 << 10;
 const HEAD_BYTES_MAX: usize = 14;
 /// Maximum size in bytes of a request besides its messages or its metadata.
 const ENVELOPE_BYTES_MAX: u64 = 64 << 10;
+/// Maximum size in bytes of a request as long as the client is unknown.
+const UNKNOWN_BYTES_MAX: usize = FREE_BYTES;
+/// Maximum size in bytes of a request that the reply to an unknown client repeats.
+const UNKNOWN_ECHO_BYTES_MAX: usize = 1 << 10;
 /// Time for the client to answer that the connection closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are read and dropped after the connection has been closed because of
 /// them. A client that is still sending would otherwise not read why.
 const DROPPED_BYTES_MAX: usize = 4 << 20;
+/// Why a connection is closed whose request or reply gets no memory.
+const NO_MEMORY: &str = "Other requests use all the memory. Try again in a few seconds.";
 /// Close code for a credential that has ended, as in Zaqar.
 const EXPIRED: u16 = 4003;
 
@@ -62,6 +69,7 @@ struct Connection {
     id: Uuid,
     socket: Socket,
     session: Session,
+    place: Place,
     service: Service,
     notifications: Notifications,
     /// Canceled when the connection is to be closed.
@@ -74,8 +82,11 @@ struct Connection {
     next_ping: Instant,
     /// Whether nothing has arrived since the last ping.
     awaits_pong: bool,
-    /// Whether a request has made the buffers of the library grow, which never shrink.
-    has_large_buffers: bool,
+    /// Whether the library needs new buffers: a request has made them grow, and they never shrink, or
+    /// the client may send larger requests now.
+    needs_buffers: bool,
+    /// Whether the client was known when the last request was handled.
+    is_known: bool,
 }
 
 /// Why a connection ends.
@@ -95,14 +106,22 @@ enum Event {
 }
 
 /// Serves a connection until it ends. When `close` is canceled, the connection is closed.
-pub(super) async fn serve(stream: TokioIo<Upgraded>, session: Session, service: Service, close: CancellationToken) {
+pub(super) async fn serve(
+    stream: TokioIo<Upgraded>,
+    session: Session,
+    place: Place,
+    service: Service,
+    close: CancellationToken,
+) {
     let stream = CountedStream::new(stream, service.request_bodies.share(&session.project_or_none()));
-    let socket = with_buffers(stream, service.broker.limits()).await;
+    let is_known = session.is_known();
+    let socket = with_buffers(stream, service.broker.limits(), is_known).await;
     let are_binary = Arc::new(AtomicBool::new(false));
     let connection = Connection {
         id: Uuid::new_v4(),
         socket,
         session,
+        place,
         notifications: Notifications::new(service.stream_events.clone(), are_binary.clone()),
         service,
         closing: close,
@@ -110,21 +129,22 @@ pub(super) async fn serve(stream: TokioIo<Upgraded>, session: Session, service: 
         last_request: Instant::now(),
         next_ping: Instant::now(),
         awaits_pong: false,
-        has_large_buffers: false,
+        needs_buffers: false,
+        is_known,
     };
     connection.run().await;
 }
 
 /// Returns a stream with the buffers of the library.
-async fn with_buffers(stream: CountedStream, limits: &Limits) -> Socket {
-    WebSocketStream::from_raw_socket(stream, Role::Server, Some(configuration(limits))).await
+async fn with_buffers(stream: CountedStream, limits: &Limits, is_known: bool) -> Socket {
+    WebSocketStream::from_raw_socket(stream, Role::Server, Some(configuration(limits, is_known))).await
 }
 
 /// Returns the limits of frames. A request that is a little too large for its action gets a reply with
 /// the reason, and JSON may need more bytes than the `MessagePack` whose size counts.
-fn configuration(limits: &Limits) -> WebSocketConfig {
+fn configuration(limits: &Limits, is_known: bool) -> WebSocketConfig {
     let bytes_max = 2 * limits.max_messages_post_size.max(limits.max_queue_metadata) + ENVELOPE_BYTES_MAX;
-    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let bytes_max = if is_known { usize::try_from(bytes_max).unwrap_or(usize::MAX) } else { UNKNOWN_BYTES_MAX };
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         // The library writes control frames only.
@@ -154,7 +174,7 @@ impl Connection {
                 Event::Notifications(part) => self.notify(*part).await,
             };
             match outcome {
-                Ok(()) if self.has_large_buffers => self = self.with_small_buffers().await,
+                Ok(()) if self.needs_buffers => self = self.with_new_buffers().await,
                 Ok(()) => {}
                 Err(End::Gone) => return,
                 Err(End::Close(code, reason)) => return self.close(code, reason).await,
@@ -163,15 +183,16 @@ impl Connection {
     }
 
     /// Returns the connection with new buffers. The last request was handled, so the old ones are empty.
-    async fn with_small_buffers(self) -> Self {
-        let socket = with_buffers(self.socket.into_inner(), self.service.broker.limits()).await;
-        Self { socket, has_large_buffers: false, ..self }
+    async fn with_new_buffers(self) -> Self {
+        let socket = with_buffers(self.socket.into_inner(), self.service.broker.limits(), self.is_known).await;
+        Self { socket, needs_buffers: false, ..self }
     }
 
     async fn next_event(&mut self, next_tick: Instant) -> Event {
-        let Self { socket, session, notifications, closing, .. } = self;
+        let Self { socket, session, place, notifications, closing, .. } = self;
         tokio::select! {
             biased;
+            () = place.lost() => Event::End(End::Close(CloseCode::Again, "Another client needs the connection.")),
             () = closing.cancelled() => Event::End(End::Close(CloseCode::Away, "The service stops.")),
             () = session.ended() => Event::End(End::Close(CloseCode::from(EXPIRED), "Authentication expired.")),
             () = sleep_until(next_tick) => Event::Tick,
@@ -232,15 +253,24 @@ impl Connection {
         if !self.session.is_unknown() {
             self.last_request = Instant::now();
         }
-        self.has_large_buffers = payload.len() > READ_BUFFER_BYTES;
+        self.needs_buffers = payload.len() > READ_BUFFER_BYTES;
         let (reply, in_progress) = if self.service.settings.websocket.echoes {
             (payload.into(), None)
         } else {
             let reply = self.reply_to(kind, payload).await;
             reply.map_err(|_error| End::Close(CloseCode::Error, "The reply could not be written."))?
         };
+        if !self.is_known && self.session.is_known() {
+            self.place.keep();
+            (self.is_known, self.needs_buffers) = (true, true);
+        }
+        let own_memory = self.service.socket_replies.share(&self.session.project_or_none());
+        let memory = in_progress.as_ref().map_or(&own_memory, InProgress::reply_memory);
+        if reply.len() > FREE_BYTES && memory.take(reply.len()).is_err() {
+            return Err(End::Close(CloseCode::Again, NO_MEMORY));
+        }
         self.send(opcode_of(kind), [reply]).await?;
-        drop(in_progress);
+        drop((own_memory, in_progress));
         self.socket.get_mut().end_request();
         Ok(())
     }
@@ -301,8 +331,8 @@ impl Connection {
             self.notifications.add(subscribed);
         }
         let outcome = Outcome::of(response, action.authenticates, self.session.is_proved()).await;
-        let shown = if action.authenticates { &request.without_contents() } else { request };
-        Ok((outcome.write(kind, Some(shown))?, context.in_progress.lock().await.take()))
+        let repeated = if action.authenticates { request.without_contents() } else { self.repeated(request) };
+        Ok((outcome.write(kind, Some(&repeated))?, context.in_progress.lock().await.take()))
     }
 
     /// Returns the reply to a request that is refused before the middleware of its action.
@@ -315,7 +345,14 @@ impl Connection {
     ) -> Result<(Vec<u8>, Option<InProgress>), Error> {
         let (project, request) = (self.session.counted_project(frame), self.session.refused_request(action, frame));
         let outcome = refusal::count(outcome, project, request, self.service.clone()).await;
-        Ok((outcome.write(kind, frame)?, None))
+        let repeated = frame.map(|frame| self.repeated(frame));
+        Ok((outcome.write(kind, repeated.as_ref())?, None))
+    }
+
+    /// Returns what a reply repeats of a request. Unknown clients get short replies.
+    fn repeated(&self, request: &FrameRequest) -> FrameRequest {
+        let is_short = request.bytes() <= UNKNOWN_ECHO_BYTES_MAX;
+        if self.session.is_known() || is_short { request.clone() } else { request.without_contents() }
     }
 
     async fn notify(&mut self, part: Part) -> Result<(), End> {
@@ -376,9 +413,7 @@ fn end_after(error: &WsError) -> End {
         WsError::Utf8(_) => End::Close(CloseCode::Invalid, "The text is not UTF-8."),
         WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
         WsError::Protocol(_) => End::Close(CloseCode::Protocol, "Protocol error."),
-        WsError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-            End::Close(CloseCode::Again, "Other requests use all the memory. Try again in a few seconds.")
-        }
+        WsError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => End::Close(CloseCode::Again, NO_MEMORY),
         _ => End::Gone,
     }
 }

@@ -15,7 +15,7 @@ use super::frame_bounds::FrameBounds;
 use crate::memory_budget::MemoryShare;
 
 /// Maximum number of bytes of a request that need no share of the budget.
-const FREE_BYTES: usize = 16 << 10;
+pub(super) const FREE_BYTES: usize = 16 << 10;
 
 /// A stream that counts the bytes of the request that is arriving. One read ends at the latest where
 /// a frame ends, so that nothing is in the buffers of the reader after a request.

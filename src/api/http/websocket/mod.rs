@@ -12,6 +12,7 @@ mod counted;
 mod frame_bounds;
 pub(super) mod limits;
 mod notifications;
+pub(super) mod places;
 mod refusal;
 mod reply;
 mod session;

@@ -15,7 +15,7 @@ use crate::api::Error;
 use crate::api::http::middleware::authentication::{AUTH_TOKEN, Proof, SERVICE_TOKEN, presented_token};
 use crate::api::http::middleware::identity::{self, CLIENT_ID, IDEMPOTENCY_KEY, PROJECT_ID, ROLES, USER_ID};
 use crate::api::http::middleware::metering::PathTemplate;
-use crate::api::http::server::connections::Connection;
+use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
 use crate::api::http::stream_credential::StreamCredential;
 use crate::api::wire::frame::FrameRequest;
@@ -87,6 +87,9 @@ impl Session {
         };
         let certificate = request.extensions().get().cloned();
         let is_unknown = proof.is_none();
+        if !is_unknown {
+            connection.note_known();
+        }
         let is_proxied = matches!(proof, Some(Proof::Sender(Sender::ProxyClient(_))));
         let mut project = None;
         if is_proxied {
@@ -135,6 +138,12 @@ impl Session {
     /// Returns whether a request needs a credential that the connection does not have yet.
     pub(super) fn is_unknown(&self) -> bool {
         self.is_unknown
+    }
+
+    /// Returns whether the client has proved who it is, with a credential or with a signature that allowed
+    /// a request, if the service requires that.
+    pub(super) fn is_known(&self) -> bool {
+        self.connection.is_known()
     }
 
     /// Returns the project of the connection, or one that stands for all connections without a project.

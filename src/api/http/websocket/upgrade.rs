@@ -18,7 +18,7 @@ use super::session::Session;
 use crate::api::Error;
 use crate::api::http::middleware::authentication::authenticate;
 use crate::api::http::middleware::own_host;
-use crate::api::http::server::connections::Connection;
+use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
 
 /// What a server appends to the key of the client before it hashes it.
@@ -32,20 +32,17 @@ pub(in crate::api::http) async fn open(
     State(service): State<Service>,
     mut request: Request,
 ) -> Result<Response, Error> {
-    let connections_max = service.settings.websocket.connections_max;
-    let permit = service.socket_permits.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Error::TooManySockets(connections_max))?;
     own_host::check_origin(request.headers(), &service.settings)?;
     let accept = accept_key(request.method(), request.headers()).ok_or(Error::NoUpgrade)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(Error::NoUpgrade)?;
     let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or(Error::NoUpgrade)?;
     let proof = authenticate(&request, &service.settings).await;
     let session = Session::begin(&request, proof, connection.clone(), &service.settings)?;
+    let place = service.socket_places.take(session.is_known())?;
     connection.upgrade(Box::new(move |close| {
         Box::pin(async move {
-            let _permit = permit;
             match upgrade.await {
-                Ok(upgraded) => connection::serve(TokioIo::new(upgraded), session, service, close).await,
+                Ok(upgraded) => connection::serve(TokioIo::new(upgraded), session, place, service, close).await,
                 Err(error) => debug!(%error, "a WebSocket was not opened"),
             }
         })

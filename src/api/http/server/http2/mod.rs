@@ -1,7 +1,7 @@
 //! Connections with HTTP/2: several requests at the same time.
 //!
 //! hyper serves them. The parts of a response count what has been written (`outgoing.rs`), so that
-//! messages whose delivery fails are returned, and a client that does not read is disconnected.
+//! messages whose delivery fails are returned.
 
 mod activity;
 mod incoming;
@@ -25,12 +25,11 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
-use tracing::debug;
 
 use self::activity::{Activity, InProgress};
 use self::outgoing::OutgoingBody;
 use super::client_stream::ClientStream;
-use super::connections::Connection;
+use super::connection::Connection;
 use super::delivery::PendingDeliveries;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
@@ -108,10 +107,7 @@ impl Http2 {
                 ended = http.as_mut() => return ended,
                 () = close.cancelled(), if !is_closing => {}
                 () = sleep_until(activity.next_check()) => {
-                    if activity.is_stalled() {
-                        debug!("a client does not read its responses");
-                        return Ok(());
-                    } else if !activity.is_idle_for_long() {
+                    if !activity.is_idle_for_long() {
                         continue;
                     } else if is_closing {
                         return Ok(());

@@ -12,8 +12,8 @@ use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 
-use super::activity::{InProgress, Unsent};
-use crate::api::http::server::connections::{Connection, EventStream};
+use super::activity::InProgress;
+use crate::api::http::server::connection::{Connection, EventStream};
 use crate::api::http::server::delivery::PendingDeliveries;
 use crate::broker::undelivered::ReturnGuard;
 
@@ -37,7 +37,8 @@ struct End {
     /// Number of guards at the start.
     announced: usize,
     connection: Arc<Connection>,
-    _unsent: Unsent,
+    /// The request is in progress until its response is written.
+    _in_progress: Arc<InProgress>,
 }
 
 impl OutgoingBody {
@@ -55,10 +56,10 @@ impl OutgoingBody {
     /// Returns bytes of the body. If they complete the delivery of messages, they have the guards.
     fn outgoing(&self, bytes: Bytes) -> Outgoing {
         let guards = self.deliveries.take();
-        let connection = self.in_progress.activity.connection.clone();
+        let in_progress = self.in_progress.clone();
+        let connection = in_progress.activity.connection.clone();
         connection.announce_deliveries(guards.len());
-        let unsent = self.in_progress.unsent(bytes.len());
-        Outgoing { bytes, end: Some(End { announced: guards.len(), guards, connection, _unsent: unsent }) }
+        Outgoing { bytes, end: Some(End { announced: guards.len(), guards, connection, _in_progress: in_progress }) }
     }
 }
 

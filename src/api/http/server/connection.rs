@@ -1,0 +1,297 @@
+//! A connection, as its requests see it: who is at the other end, what it is doing, and what it has not
+//! written yet.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use tokio_util::sync::CancellationToken;
+
+use super::delivery::PendingDeliveries;
+use super::unsent::UnsentParts;
+use crate::authentication::Peer;
+
+/// A connection, as its requests see it.
+pub(in crate::api::http) struct Connection {
+    /// The other end.
+    pub(in crate::api::http) peer: Peer,
+    /// What the client has not accepted yet.
+    pub(super) unsent: UnsentParts,
+    /// The return guards of the messages that the connection is writing.
+    pub(super) pending_deliveries: PendingDeliveries,
+    /// Number of return guards whose messages are on their way to the connection.
+    announced_deliveries: AtomicUsize,
+    /// Empty for HTTP/1.
+    protocol: OnceLock<Protocol>,
+    /// The start of the clock for idle times.
+    clock_start: Instant,
+    /// Whether a request of the client was accepted that needs a credential, or would need one if the
+    /// service required credentials.
+    is_known: AtomicBool,
+    /// When the request in progress began, in microseconds since the start of the clock. Only as long as
+    /// the client is unknown.
+    request_began_us: AtomicU64,
+    /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
+    /// connection is idle, in microseconds since the start of the clock.
+    state: AtomicU64,
+    /// Number of responses over HTTP/2 that are streams and have not ended.
+    event_streams: AtomicUsize,
+    /// Whether the connection is closed after its next response.
+    closes_after_response: AtomicBool,
+    /// Whether the client may still be sending when the connection is closed.
+    is_unread: AtomicBool,
+    /// Continues after the response that upgrades the connection.
+    upgraded: Mutex<Option<ServeUpgraded>>,
+    /// Canceled when the connection is to end after its requests in progress.
+    close: CancellationToken,
+    /// Canceled when the connection is to end at once.
+    abort: CancellationToken,
+}
+
+/// What a connection is used for, other than HTTP/1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http2,
+    /// HTTP without TLS on a port for TLS, where each request is refused.
+    RefusedPlainHttp,
+    /// The connection has become a WebSocket.
+    WebSocket,
+}
+
+/// Serves a connection that is not an HTTP connection any more, until it ends. When the token is
+/// canceled, the connection closes.
+pub(in crate::api::http) type ServeUpgraded =
+    Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// A response that is a stream and has not ended.
+pub(super) struct EventStream(Arc<Connection>);
+
+/// Returns the time since the start of a clock, in microseconds.
+pub(super) fn micros_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap_or(STREAMING - 1)
+}
+
+/// The connection has a request without a response.
+const PROCESSING: u64 = u64::MAX;
+/// The last response has not been written completely.
+const RESPONDING: u64 = u64::MAX - 1;
+/// The response is a stream, which continues until the client ends it.
+pub(super) const STREAMING: u64 = u64::MAX - 2;
+
+impl Connection {
+    pub(super) fn new(peer: Peer, clock_start: Instant, unsent: UnsentParts, close: CancellationToken) -> Self {
+        let now_us = micros_since(clock_start);
+        Self {
+            peer,
+            unsent,
+            pending_deliveries: PendingDeliveries::default(),
+            announced_deliveries: AtomicUsize::new(0),
+            protocol: OnceLock::new(),
+            clock_start,
+            is_known: AtomicBool::new(false),
+            request_began_us: AtomicU64::new(now_us),
+            state: AtomicU64::new(now_us),
+            event_streams: AtomicUsize::new(0),
+            closes_after_response: AtomicBool::new(false),
+            is_unread: AtomicBool::new(false),
+            upgraded: Mutex::default(),
+            close,
+            abort: CancellationToken::new(),
+        }
+    }
+
+    /// Records that a request of the client was accepted that needs a credential.
+    pub(in crate::api::http) fn note_known(&self) {
+        // A write would take the cache line from other processors at each request.
+        if !self.is_known() {
+            self.is_known.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether a request of the client was accepted that needs a credential.
+    pub(in crate::api::http) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// Returns since when the connection has been idle or has had its request, in microseconds since the
+    /// start of the clock. The client must be unknown.
+    pub(super) fn unchanged_since_us(&self) -> u64 {
+        let state = self.state();
+        if state < STREAMING { state } else { self.request_began_us.load(Ordering::Relaxed) }
+    }
+
+    /// Ends the connection at once.
+    pub(super) fn abort(&self) {
+        self.abort.cancel();
+    }
+
+    /// Returns whether the connection is to end at once.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.abort.is_cancelled()
+    }
+
+    /// Completes when the connection is to end at once.
+    pub(super) async fn aborted(&self) {
+        self.abort.cancelled().await;
+    }
+
+    /// Returns whether the connection is about to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closes_after_response.load(Ordering::SeqCst) || self.close.is_cancelled() || self.abort.is_cancelled()
+    }
+
+    /// Closes the connection if it is idle, and otherwise after its requests in progress.
+    pub(super) fn close(&self) {
+        self.close.cancel();
+    }
+
+    fn now_us(&self) -> u64 {
+        micros_since(self.clock_start)
+    }
+
+    /// Sets what the connection is used for, before its first request.
+    pub(super) fn set_protocol(&self, protocol: Protocol) {
+        if protocol == Protocol::RefusedPlainHttp {
+            self.closes_after_response.store(true, Ordering::SeqCst);
+        }
+        self.protocol.get_or_init(|| protocol);
+    }
+
+    /// Returns whether the client must use TLS but does not.
+    pub(in crate::api::http) fn lacks_tls(&self) -> bool {
+        self.protocol.get() == Some(&Protocol::RefusedPlainHttp)
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.protocol.get() == Some(&Protocol::Http2)
+    }
+
+    pub(super) fn is_websocket(&self) -> bool {
+        self.protocol.get() == Some(&Protocol::WebSocket)
+    }
+
+    /// Lets the connection become a WebSocket after its next response.
+    pub(in crate::api::http) fn upgrade(&self, serve: ServeUpgraded) {
+        self.set_protocol(Protocol::WebSocket);
+        *self.upgraded.lock().unwrap_or_else(PoisonError::into_inner) = Some(serve);
+    }
+
+    /// Returns what serves the connection from now on, if it was upgraded.
+    pub(super) fn take_upgrade(&self) -> Option<ServeUpgraded> {
+        self.upgraded.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn state(&self) -> u64 {
+        if self.is_websocket() || self.event_streams.load(Ordering::SeqCst) > 0 {
+            STREAMING
+        } else {
+            self.state.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Records that a request has arrived.
+    pub(super) fn begin_request(&self) {
+        if !self.is_known() {
+            self.request_began_us.store(self.now_us(), Ordering::Relaxed);
+        }
+        self.state.store(PROCESSING, Ordering::SeqCst);
+    }
+
+    /// Records that the response to the request is ready to be written. Returns whether the
+    /// connection is closed after it, which the response must announce.
+    pub(in crate::api::http) fn begin_response(&self, is_stream: bool) -> bool {
+        // Over HTTP/2, other requests may be in progress, and no response announces the end. A WebSocket
+        // has no HTTP responses.
+        if self.is_http2() || self.is_websocket() {
+            return false;
+        }
+        self.state.store(if is_stream { STREAMING } else { RESPONDING }, Ordering::SeqCst);
+        self.closes_after_response.load(Ordering::SeqCst)
+    }
+
+    /// Records over HTTP/2 that a response is a stream, until the returned value is dropped.
+    pub(super) fn begin_event_stream(self: Arc<Self>) -> EventStream {
+        self.event_streams.fetch_add(1, Ordering::SeqCst);
+        EventStream(self)
+    }
+
+    /// Records over HTTP/2 that there is no request any more.
+    pub(super) fn end_requests(&self) {
+        self.state.store(self.now_us(), Ordering::SeqCst);
+    }
+
+    /// Records that all responses so far have been written.
+    pub(super) fn written(&self) {
+        self.pending_deliveries.disarm_guards();
+        if self.state.load(Ordering::SeqCst) == RESPONDING {
+            self.state.store(self.now_us(), Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether the connection has no request and nothing to write.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state() < STREAMING
+    }
+
+    /// Records that messages with so many return guards are on their way to the connection.
+    pub(super) fn announce_deliveries(&self, guards: usize) {
+        self.announced_deliveries.fetch_add(guards, Ordering::SeqCst);
+    }
+
+    /// Records that the messages are now in [`Self::pending_deliveries`], or are not delivered.
+    pub(super) fn withdraw_announcement(&self, guards: usize) {
+        self.announced_deliveries.fetch_sub(guards, Ordering::SeqCst);
+    }
+
+    /// Returns whether messages are being written that can be returned to their queue.
+    pub(super) fn has_undelivered_messages(&self) -> bool {
+        self.announced_deliveries.load(Ordering::SeqCst) > 0 || !self.pending_deliveries.is_empty()
+    }
+
+    /// Closes the connection after its response, although the client is still sending its request. With
+    /// HTTP/2, a response can end before its request.
+    pub(in crate::api::http) fn close_unread(&self) {
+        if !self.is_http2() {
+            self.is_unread.store(true, Ordering::SeqCst);
+            self.closes_after_response.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether the client may still be sending when the connection is closed.
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_unread.load(Ordering::SeqCst)
+    }
+
+    /// Closes the connection after its next response. With HTTP/2, it accepts no more requests.
+    pub(super) fn close_after_response(&self) {
+        self.closes_after_response.store(true, Ordering::SeqCst);
+        if self.is_http2() {
+            self.close.cancel();
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.0.event_streams.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for PendingDeliveries {
+    type Rejection = Infallible;
+
+    /// Returns the deliveries of the stream or the connection of a request. A request without a
+    /// connection, as in unit tests, has deliveries whose guards are never disarmed.
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        if let Some(deliveries) = parts.extensions.get::<Self>() {
+            return Ok(deliveries.clone());
+        }
+        let connection = parts.extensions.get::<Arc<Connection>>();
+        Ok(connection.map(|connection| connection.pending_deliveries.clone()).unwrap_or_default())
+    }
+}
