@@ -1,5 +1,5 @@
-//! Budgets for memory that clients can make the process hold: request bodies that are arriving, events
-//! that streams have not delivered, and messages on their way to subscribers.
+//! Budgets for memory that clients can make the process hold: request bodies that are arriving,
+//! responses and events that clients have not accepted, and messages on their way to subscribers.
 //!
 //! A project may hold at most as many bytes as are left for the other projects. So a project alone
 //! gets half of a budget, and clients of one project that never finish leave memory for the others.
@@ -75,16 +75,37 @@ impl MemoryShare {
             return Ok(());
         }
         let mut held = self.budget.held();
-        let (of_project, all) = (held.bytes_of(&self.project) + bytes, held.bytes + bytes);
         // A share that is alone gets all it asks for. Otherwise a request larger than the budget
         // would never be served.
-        if of_project > self.budget.0.bytes_max.saturating_sub(all) && held.bytes > 0 {
+        if held.bytes > 0 && !self.has_room(&held, bytes) {
             return Err(BudgetExceeded);
         }
-        held.bytes = all;
-        held.by_project.insert(self.project.clone(), of_project);
-        *self.held_bytes() += bytes;
+        self.add(&mut held, bytes);
         Ok(())
+    }
+
+    /// Takes more bytes of the budget, even if the project may not hold as many now.
+    pub fn take_in_any_case(&self, bytes: usize) {
+        if bytes > 0 {
+            self.add(&mut self.budget.held(), bytes);
+        }
+    }
+
+    /// Returns whether the project may hold no further byte now.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        let held = self.budget.held();
+        held.bytes > 0 && !self.has_room(&held, 1)
+    }
+
+    fn has_room(&self, held: &Held, bytes: usize) -> bool {
+        held.bytes_of(&self.project) + bytes <= self.budget.0.bytes_max.saturating_sub(held.bytes + bytes)
+    }
+
+    fn add(&self, held: &mut Held, bytes: usize) {
+        held.bytes += bytes;
+        *held.by_project.entry(self.project.clone()).or_default() += bytes;
+        *self.held_bytes() += bytes;
     }
 
     /// Waits until the project may hold the bytes, and takes them.

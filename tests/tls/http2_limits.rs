@@ -162,6 +162,42 @@ async fn a_new_connection_replaces_one_that_was_idle_for_a_second_and_not_one_wi
     assert_eq!(waiting_requests(&server).await, 0);
 }
 
+#[tokio::test]
+async fn responses_that_are_not_read_have_a_memory_budget() {
+    let server = Server::start(&[]);
+    let mut poster = Http2::open(&server).await;
+    for _ in 0..2 {
+        poster.post("q", &"x".repeat(250_000)).await;
+    }
+    let mut settings = Builder::new();
+    settings.initial_window_size(0);
+    let (mut unread, mut refused) = (Vec::new(), None);
+
+    // A project has half of 256 MiB, and each page takes half a megabyte.
+    for _ in 0..3 {
+        let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
+        for _ in 0..100 {
+            let response = head(http.send("GET", "/v2/queues/q/messages?echo=true", "").await).await;
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                assert!(response.headers().contains_key("retry-after"));
+                refused.get_or_insert(unread.len());
+            }
+            unread.push(response);
+        }
+    }
+
+    let refused = refused.expect("a request is refused");
+    assert!((200..280).contains(&refused), "{refused}");
+    let mut request = poster.request("GET", "/v2/queues").body(()).unwrap();
+    request.headers_mut().insert("X-Project-ID", "other".parse().unwrap());
+    assert_eq!(head(poster.sender.send_request(request, true).unwrap().0).await.status(), StatusCode::OK);
+    drop(unread);
+    until("the memory is free again", async || {
+        head(poster.send("GET", "/v2/queues/q/messages?echo=true", "").await).await.status() == StatusCode::OK
+    })
+    .await;
+}
+
 /// Clients without a credential could otherwise hold all connections for as long as their responses may
 /// take.
 #[tokio::test]

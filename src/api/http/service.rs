@@ -20,8 +20,9 @@ use crate::telemetry::Tracer;
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
 const REQUEST_BODIES_BYTES_MAX: usize = 256 << 20;
-/// Maximum size in bytes of the replies that WebSockets hold because their clients do not read.
-const SOCKET_REPLIES_BYTES_MAX: usize = 256 << 20;
+/// Maximum size in bytes of the responses, and of the replies over WebSockets, that clients have not
+/// accepted.
+const RESPONSES_BYTES_MAX: usize = 256 << 20;
 /// Maximum size in bytes of the events that all streams hold because their clients do not read. The
 /// buffers of the connections are not included.
 const STREAM_EVENTS_BYTES_MAX: usize = 64 << 20;
@@ -43,8 +44,8 @@ pub struct Service {
     pub(super) request_bodies: MemoryBudget,
     /// Memory for events of streams.
     pub(super) stream_events: MemoryBudget,
-    /// Memory for replies over WebSockets.
-    pub(super) socket_replies: MemoryBudget,
+    /// Memory for responses and for replies over WebSockets.
+    pub(super) responses: MemoryBudget,
     /// The places of WebSockets.
     pub(super) socket_places: Places,
 }
@@ -110,7 +111,7 @@ impl Service {
             tracer,
             request_bodies: MemoryBudget::new(REQUEST_BODIES_BYTES_MAX),
             stream_events: MemoryBudget::new(STREAM_EVENTS_BYTES_MAX),
-            socket_replies: MemoryBudget::new(SOCKET_REPLIES_BYTES_MAX),
+            responses: MemoryBudget::new(RESPONSES_BYTES_MAX),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::audit;
 use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
 use super::signature::{self, Carrier};
+use super::response_memory::ResponseMemory;
 use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
@@ -79,8 +80,9 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     if let Some(body) = body {
         body.charge_to(service.request_bodies.share(&context.client.project));
     }
+    let memory = ResponseMemory::of(&request, &context.client.project, service)?;
     request.extensions_mut().insert(context);
-    let response = handler.call(request, service.clone()).await;
+    let response = memory.hold(handler.call(request, service.clone()).await)?;
     Ok(match warning {
         None => response,
         Some(warning) => (Warnings(vec![warning]), response).into_response(),

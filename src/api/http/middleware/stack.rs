@@ -21,6 +21,7 @@ use super::cors::{self, Sharing};
 use super::outage::{self, Outage};
 use super::request_checks::{self, Requirement};
 use super::request_log;
+use super::response_memory::ResponseMemory;
 use crate::api::Error;
 use crate::api::error::internal;
 use crate::api::http::server::connection::Connection;
@@ -126,9 +127,13 @@ async fn call<T, H: Handler<T, Service>>(
         }
         Requirement::Public => {
             request_checks::check_public(&request)?;
-            Ok(handler.call(request, service.clone()).await)
+            let memory = ResponseMemory::of_anybody(&request, service);
+            memory.hold(handler.call(request, service.clone()).await)
         }
-        Requirement::Nothing => Ok(handler.call(request, service.clone()).await),
+        Requirement::Nothing => {
+            let memory = ResponseMemory::of_anybody(&request, service);
+            memory.hold(handler.call(request, service.clone()).await)
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::connection::Connection;
+use crate::memory_budget::MemoryShare;
 
 /// Minimum number of bytes of a response that a client accepts in a second, once the timeout is over.
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
@@ -37,6 +38,17 @@ struct Part {
     bytes: Bytes,
     number: u64,
     deadlines: Arc<Mutex<Deadlines>>,
+    _memory: Option<Held>,
+}
+
+/// The memory that a response holds until its last byte is written.
+#[derive(Clone)]
+pub(in crate::api::http) struct Held(#[expect(dead_code, reason = "it is released when it is dropped")] Arc<MemoryShare>);
+
+impl Held {
+    pub(in crate::api::http) fn new(share: MemoryShare) -> Self {
+        Self(Arc::new(share))
+    }
 }
 
 impl UnsentParts {
@@ -55,14 +67,14 @@ impl UnsentParts {
     }
 
     /// Returns the bytes as a part that must be written in the time for its size.
-    fn watch(&self, bytes: Bytes) -> Bytes {
+    fn watch(&self, bytes: Bytes, memory: Option<Held>) -> Bytes {
         let time = Duration::from_millis(bytes.len() as u64 * 1_000 / BYTES_PER_SECOND_MIN);
         let mut deadlines = lock(&self.deadlines);
         let number = deadlines.next_number;
         deadlines.next_number += 1;
         deadlines.by_number.insert(number, Instant::now() + self.timeout + time);
         drop(deadlines);
-        Bytes::from_owner(Part { bytes, number, deadlines: self.deadlines.clone() })
+        Bytes::from_owner(Part { bytes, number, deadlines: self.deadlines.clone(), _memory: memory })
     }
 }
 
@@ -82,20 +94,27 @@ impl Drop for Part {
     }
 }
 
-/// Returns the response with a body whose parts the client must accept in time.
-pub(in crate::api::http) fn watched(response: Response, connection: &Arc<Connection>) -> Response {
+/// Returns whether the client must accept the response in time.
+pub(in crate::api::http) fn is_watched(response: &Response, connection: &Connection) -> bool {
     let is_small = response.body().size_hint().exact().is_some_and(|bytes| bytes <= UNWATCHED_BYTES_MAX);
     // With HTTP/2, the client says how many bytes it accepts. The replies of WebSockets are limited
     // elsewhere.
-    if connection.is_websocket() || is_small && !connection.is_http2() {
+    !connection.is_websocket() && (connection.is_http2() || !is_small)
+}
+
+/// Returns the response with a body whose parts the client must accept in time.
+pub(in crate::api::http) fn watched(mut response: Response, connection: &Arc<Connection>) -> Response {
+    if !is_watched(&response, connection) {
         return response;
     }
-    response.map(|body| Body::new(WatchedBody { body, connection: connection.clone() }))
+    let memory = response.extensions_mut().remove();
+    response.map(|body| Body::new(WatchedBody { body, connection: connection.clone(), memory }))
 }
 
 struct WatchedBody {
     body: Body,
     connection: Arc<Connection>,
+    memory: Option<Held>,
 }
 
 impl HttpBody for WatchedBody {
@@ -107,8 +126,8 @@ impl HttpBody for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let unsent = &self.connection.unsent;
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| unsent.watch(bytes)))))
+        let watch = |bytes| self.connection.unsent.watch(bytes, self.memory.clone());
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(watch))))
     }
 
     fn is_end_stream(&self) -> bool {

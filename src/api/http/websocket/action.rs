@@ -182,7 +182,7 @@ impl InProgress {
     /// taken before the request changes anything.
     fn begin(service: &Service, project: &ProjectId, returns_page: bool) -> Result<Self, Error> {
         let unit = service.broker.begin_socket_request(project)?;
-        let reply = service.socket_replies.share(project);
+        let reply = service.responses.share(project);
         if returns_page {
             let message_bytes_max = usize::try_from(service.broker.limits().max_messages_post_size);
             let bytes = PAGE_BYTES_MAX.saturating_add(message_bytes_max.unwrap_or(usize::MAX));

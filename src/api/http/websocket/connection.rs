@@ -264,7 +264,7 @@ impl Connection {
             self.place.keep();
             (self.is_known, self.needs_buffers) = (true, true);
         }
-        let own_memory = self.service.socket_replies.share(&self.session.project_or_none());
+        let own_memory = self.service.responses.share(&self.session.project_or_none());
         let memory = in_progress.as_ref().map_or(&own_memory, InProgress::reply_memory);
         if reply.len() > FREE_BYTES && memory.take(reply.len()).is_err() {
             return Err(End::Close(CloseCode::Again, NO_MEMORY));

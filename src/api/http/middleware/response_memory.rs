@@ -1,0 +1,60 @@
+//! The memory of responses: a response holds its share until the client has accepted its last byte.
+//!
+//! The size of a response is known only when its request was carried out. So a project whose responses
+//! have used up the memory is refused before, and one whose last request exceeds it keeps what it got,
+//! unless it only reads.
+
+use std::sync::Arc;
+
+use axum::body::HttpBody;
+use axum::extract::Request;
+use axum::response::Response;
+
+use crate::api::Error;
+use crate::api::http::server::connection::Connection;
+use crate::api::http::server::unsent::{Held, is_watched};
+use crate::api::http::service::Service;
+use crate::domain::ProjectId;
+use crate::memory_budget::MemoryShare;
+
+/// The memory for the response to a request.
+pub(super) struct ResponseMemory {
+    share: MemoryShare,
+    connection: Option<Arc<Connection>>,
+    is_read: bool,
+}
+
+impl ResponseMemory {
+    /// Fails if the project has used up its memory.
+    pub(super) fn of(request: &Request, project: &ProjectId, service: &Service) -> Result<Self, Error> {
+        let memory = Self::new(request, project, service);
+        if memory.share.is_used_up() { Err(Error::ReplyBudget) } else { Ok(memory) }
+    }
+
+    /// Returns the memory for the response to a request that needs no credential.
+    pub(super) fn of_anybody(request: &Request, service: &Service) -> Self {
+        Self::new(request, &ProjectId::new("-").expect("it is not empty"), service)
+    }
+
+    fn new(request: &Request, project: &ProjectId, service: &Service) -> Self {
+        let (share, connection) = (service.responses.share(project), request.extensions().get().cloned());
+        Self { share, connection, is_read: request.method().is_safe() }
+    }
+
+    /// Lets the response hold its memory. Fails if it does not fit and the request has changed nothing.
+    pub(super) fn hold(self, mut response: Response) -> Result<Response, Error> {
+        let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        if let (Some(connection), Some(bytes)) = (&self.connection, bytes)
+            && is_watched(&response, connection)
+        {
+            if self.share.take(bytes).is_err() {
+                if self.is_read {
+                    return Err(Error::ReplyBudget);
+                }
+                self.share.take_in_any_case(bytes);
+            }
+            response.extensions_mut().insert(Held::new(self.share));
+        }
+        Ok(response)
+    }
+}
