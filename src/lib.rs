@@ -16,6 +16,7 @@ pub mod domain;
 pub mod janitor;
 pub mod memory_budget;
 pub mod metrics;
+pub mod options;
 pub mod outbound;
 pub mod push;
 pub mod request_id;

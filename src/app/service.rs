@@ -60,7 +60,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
             connections_max: config.websocket.max_connections,
             echoes: false,
         },
-        stream_heartbeat: Duration::from_secs(config.transport.stream_heartbeat_s),
+        stream_heartbeat: Duration::from_secs(config.transport.limits.stream_heartbeat.into()),
         audit: audit_log(config, &metrics)?,
     };
     Ok(http::service(broker, settings, metrics, tracer(config)))

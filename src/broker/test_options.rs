@@ -15,6 +15,7 @@ pub(super) fn limits() -> Limits {
         max_messages_post_size: 1,
         max_messages_per_post: 1,
         idempotency_key_ttl: 1,
+        stream_heartbeat: 1,
         max_queue_metadata: 1,
         default_subscription_ttl: 60,
         max_subscriptions_per_page: 1,

@@ -106,7 +106,7 @@ pub fn run() -> ExitCode {
         Some(Command::Migrate(options)) => migrate::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Client(command)) => client::run(&command),
-        Some(Command::Config) => manual::text(config::EXPLAINED_DEFAULTS),
+        Some(Command::Config) => manual::text(&config::explained_defaults()),
         Some(Command::Completions { shell }) => manual::completions(shell, command),
         Some(Command::Man(options)) => manual::man(&options, command),
         None => serve::run(&cli.serve),

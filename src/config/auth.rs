@@ -5,15 +5,42 @@ use serde::Deserialize;
 use super::{Error, Tls};
 use crate::domain::AuthStrategy;
 use crate::domain::trusted_proxy::TrustedProxy;
+use crate::options::{Rule, options};
 
-/// The options for the authentication of callers.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Auth {
-    /// The strategies that find out who sends a request. Without any, everybody on this machine is
-    /// believed.
-    pub strategies: Vec<AuthStrategy>,
-    /// The proxies that authenticate callers.
-    pub trusted_proxies: Vec<TrustedProxy>,
+const STRATEGIES: Rule = Rule::SomeOf("a list of strategies, of which there are", &AuthStrategy::NAMES);
+const PROXIES: Rule = Rule::list_of::<TrustedProxy>(
+    "a list of IP networks and addresses such as \"10.0.0.0/8\", without bits after the prefix, and of client \
+     certificates such as \"certificate:CN=proxy\"",
+);
+
+options! {
+    /// The options for the authentication of callers.
+    #[derive(Clone, Debug, Deserialize, PartialEq)]
+    pub struct Auth {
+        /// How Sukkal finds out who sends a request. Accepted: a list of these strategies. In the environment,
+        /// they are separated by commas.
+        ///   "none"      everybody is believed: X-Project-ID names the project, and X-Roles the roles
+        ///   "proxy"     these headers and X-User-Id are believed if they come from one of the
+        ///               trusted_proxies, which authenticate callers; if no other strategy is on, all
+        ///               other requests get 401
+        ///   "keystone"  the token in X-Auth-Token is believed if Keystone accepts it; see [keystone]
+        ///   "jwt"       the token in Authorization: Bearer is believed if an OpenID provider has signed it;
+        ///               see [jwt]
+        ///   "tokens"    clients present a token that Sukkal has issued; see [tokens]
+        /// Requests with a pre-signed URL need none of them. The default is []: if the address in `bind` is a
+        /// loopback address, everybody on this machine is believed. Sukkal then refuses requests whose header
+        /// `Host` is not localhost, an IP address, the name in `bind` or a host in cors_origins, because they
+        /// can come from a web page (DNS rebinding). On other addresses, Sukkal does not start without
+        /// strategies. Name "proxy" or "none" if a proxy on this machine passes on the `Host` of its clients.
+        pub strategies: Vec<AuthStrategy> = [] in STRATEGIES,
+        /// The proxies that authenticate callers, for the strategy "proxy": those in a network, and those with
+        /// a client certificate of an authority in tls.client_ca. The address of the connection counts, and
+        /// the whole subject of the certificate, as in RFC 4514. Everybody who can connect from these networks
+        /// or with these certificates can act as any caller. Accepted: a list of networks, addresses and
+        /// subjects, such as ["10.0.0.7", "fd00::/64", "certificate:CN=proxy,O=Acme"]. In the environment, they
+        /// are separated by commas, so a subject with a comma must be in the file. The default is [].
+        pub trusted_proxies: Vec<TrustedProxy> = [] in PROXIES;
+    }
 }
 
 impl Auth {

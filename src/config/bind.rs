@@ -3,11 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
+
+use crate::options::Rule;
 
 /// The host of an address that consists of a port only.
 const DEFAULT_HOST: &str = "127.0.0.1";
+pub(super) const ADDRESS: Rule =
+    Rule::Text(|text| text.parse::<Bind>().is_ok(), "HOST:PORT, :PORT or PORT, with a port from 0 to 65535");
+pub(super) const OPTIONAL_ADDRESS: Rule = Rule::Text(
+    |text| text.is_empty() || text.parse::<Bind>().is_ok(),
+    "HOST:PORT, :PORT or PORT, with a port from 0 to 65535, or empty",
+);
 
 /// An address to listen on. The host may be a name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -38,6 +46,12 @@ impl FromStr for Bind {
         let port = port.parse().ok().filter(|_| is_number).ok_or(InvalidBind)?;
         Ok(Self { host: host.map(str::to_owned), port })
     }
+}
+
+/// Reads an address; `None` for an empty text.
+pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
 }
 
 /// Returns the host without the brackets of an IPv6 address, or `None` if it is not a host.

@@ -1,23 +1,31 @@
 //! The option `cors_origins`: `"*"` or a list of origins.
 
+use serde::{Deserialize, Deserializer};
 use toml::Value;
 
 use crate::domain::web_origins::{InvalidWebOrigin, WebOrigins};
+use crate::options::Rule;
+use crate::options::rule::parse_list;
 
 /// All origins.
 const ANY: &str = "*";
+const EXPECTED: &str = "it must be \"*\" or a list of origins such as \"http://localhost:3000\", each with its scheme and \
+                        host, and its port unless that is the default, in lower case";
+pub(super) const ORIGINS: Rule =
+    Rule::Other { parse, check: |value| origins(value).map(drop).map_err(|_| EXPECTED.to_owned()), is_shown: true };
 
 /// Converts the text of an environment variable: `*`, or origins that are separated by commas.
-pub(super) fn parse(text: &str) -> Value {
-    if text == ANY {
-        return Value::String(text.to_owned());
-    }
-    let origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty());
-    origins.map(|origin| Value::String(origin.to_owned())).collect::<Vec<_>>().into()
+fn parse(text: &str) -> Value {
+    if text == ANY { text.into() } else { parse_list(text) }
+}
+
+/// Reads the origins.
+pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebOrigins>, D::Error> {
+    origins(&Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 /// Returns the origins that a value allows, and `None` for an empty list.
-pub(super) fn origins(value: &Value) -> Result<Option<WebOrigins>, InvalidWebOrigin> {
+fn origins(value: &Value) -> Result<Option<WebOrigins>, InvalidWebOrigin> {
     match value {
         Value::String(text) if text == ANY => Ok(Some(WebOrigins::Any)),
         Value::Array(items) => {

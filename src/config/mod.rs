@@ -1,9 +1,8 @@
-//! The configuration: `config/default.toml`, overridden by a file, the environment, and flags, in
-//! this order.
+//! The configuration: the defaults, overridden by a file, the environment, and flags, in this order.
 //!
-//! The default file explains each option, and `rules.rs` defines the values that each option
-//! accepts. An unknown option in a file is an error. In the environment, where other programs set
-//! variables too, it is only a warning.
+//! The tables of `options!` declare all options: here and in the modules of sections, or in `domain`
+//! if the service needs them as a whole. `config/default.toml` shows them. An unknown option in a file
+//! is an error. In the environment, where other programs set variables too, it is only a warning.
 
 mod auth;
 mod bind;
@@ -13,274 +12,172 @@ mod error;
 mod file;
 mod mail;
 mod names;
-mod options;
 mod policy;
 mod quotas;
-mod rules;
+mod sections;
+mod settings;
 mod tls;
+mod tokens;
+mod transport;
 mod unencrypted;
 mod values;
 mod warnings;
 mod websocket;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
 pub use self::auth::Auth;
+use self::bind::ADDRESS;
 pub use self::bind::Bind;
 pub use self::console::Console;
 pub use self::error::Error;
-pub use self::options::EXPLAINED_DEFAULTS;
-use self::options::Options;
 pub use self::quotas::Quotas;
+pub use self::sections::{
+    Audit, Embedded, Fsync, Janitor, Log, LogFormat, Metrics, Operations, Pooling, Redis, SignedUrl, Telemetry,
+};
+use self::settings::Settings;
 pub use self::tls::{ClientCertificate, Tls};
+pub use self::tokens::Tokens;
+pub use self::transport::Transport;
 pub use self::websocket::WebSocket;
 use crate::auth::policy::Policy;
-use crate::domain::{
-    AuthStrategy, ClientIdRule, JwtConfig, KeystoneConfig, Limits, MailConfig, ProjectId, PushConfig, QueueId, Secret,
-    WebOrigins,
-};
+use crate::domain::{JwtConfig, KeystoneConfig, MailConfig, PushConfig};
+use crate::options::{Declarations, Rule, options};
 use crate::storage::StoreUri;
 
-/// All options.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Config {
-    /// Address of the HTTP API.
-    pub bind: Bind,
-    /// The store that keeps the messages.
-    #[serde(deserialize_with = "values::store")]
-    pub store: StoreUri,
-    /// Whether the routes for operators are enabled.
-    pub admin_mode: bool,
-    /// Whether message documents contain checksums of their bodies.
-    pub enable_checksum: bool,
-    /// Number of threads that process requests; 0 selects a number that suits the machine.
-    pub threads: usize,
-    /// Maximum time that requests in progress get to finish when the service stops, in seconds.
-    #[serde(rename = "drain_timeout")]
-    pub drain_timeout_s: u64,
-    /// Maximum pause of a client while it sends a request, in seconds.
-    #[serde(rename = "client_timeout")]
-    pub client_timeout_s: u64,
-    /// Maximum number of open client connections.
-    pub max_connections: usize,
-    /// TLS on the listeners.
-    pub tls: Tls,
-    /// Limits and defaults of the API.
-    pub transport: Transport,
-    /// Authentication of callers.
-    pub auth: Auth,
-    /// Quotas of projects.
-    pub quotas: Quotas,
-    /// Pre-signed URLs.
-    pub signed_url: SignedUrl,
-    /// What clients may do.
-    #[serde(deserialize_with = "policy::policy")]
-    pub policy: Policy,
-    /// Tokens that the service issues.
-    pub tokens: Tokens,
-    /// Deliveries to subscribers.
-    pub push: PushConfig,
-    /// Mail to subscribers.
-    pub mail: MailConfig,
-    /// JSON Web Tokens.
-    pub jwt: JwtConfig,
-    /// Tokens of Keystone.
-    pub keystone: KeystoneConfig,
-    /// Pools of stores.
-    pub pooling: Pooling,
-    /// TLS to Redis.
-    pub redis: Redis,
-    /// The embedded store.
-    pub embedded: Embedded,
-    /// Background maintenance.
-    pub janitor: Janitor,
-    /// Monitoring.
-    pub operations: Operations,
-    /// WebSockets.
-    pub websocket: WebSocket,
-    /// The console.
-    pub console: Console,
-    /// Metrics.
-    pub metrics: Metrics,
-    /// Traces.
-    pub telemetry: Telemetry,
-    /// The audit log.
-    pub audit: Audit,
-    /// The log.
-    pub log: Log,
-    /// Whether tests can move the clock of each queue in Redis, from a variable that is not an option.
-    #[serde(skip)]
-    pub has_movable_clock: bool,
-    /// Mistakes that do not prevent the service from running, one line each.
-    #[serde(skip)]
-    pub warnings: Vec<String>,
+options! {
+    /// All options.
+    #[derive(Clone, Debug, Deserialize)]
+    pub struct Config {
+        //! Every option of Sukkal with its default value.
+        //!
+        //! `sukkal serve --config FILE` reads a file like this one. The file needs only the options whose
+        //! values differ from the defaults. An environment variable overrides the file, and a command-line
+        //! flag overrides both. The variable has the name of the option in upper case, with the prefix
+        //! SUKKAL_ and two underscores after the section: SUKKAL_BIND, SUKKAL_TRANSPORT__MAX_MESSAGE_TTL.
+        //!
+        //! If an option has an invalid value, Sukkal exits with code 2 and an error message that contains
+        //! the reason. An unknown option in the file is an error too. An environment variable SUKKAL_* that
+        //! names no option is logged as a warning and has no effect.
+        //!
+        //! The comment on an option says which values are accepted. 31622400 seconds are 366 days.
+
+        /// Address on which the HTTP API listens. Accepted values:
+        ///   "HOST:PORT"   an address or name of this machine: "127.0.0.1:8888", "localhost:8888",
+        ///                 "[::1]:8888"
+        ///   "PORT"        the port on 127.0.0.1, so that only this machine can reach it: "8888"
+        ///   ":PORT"       the port on all IPv4 and IPv6 addresses of this machine: ":8888"
+        /// The port is an integer from 0 to 65535. With port 0, the operating system chooses a free port.
+        /// The log contains the address. The default is "127.0.0.1:8888".
+        pub bind: Bind = "127.0.0.1:8888" in ADDRESS;
+
+        /// Store that contains the queues and messages, as a URI. Accepted values:
+        ///   embedded:PATH                            a file in the directory PATH; see [embedded]
+        ///   memory:                                  the memory of the process, for tests
+        ///   redis://[USER:PASSWORD@]HOST:PORT[/DB]   one Redis server
+        ///   redis-cluster://HOST:PORT,HOST:PORT,...  a Redis Cluster; some of its nodes are sufficient
+        ///   redis-sentinel://HOST:PORT,.../MASTER    the master with this name, found through Sentinels;
+        ///                                            ?sentinel_password=PASSWORD at the end is for these
+        /// rediss://, rediss-cluster:// and rediss-sentinel:// use TLS; see [redis]. Redis must not evict
+        /// keys, so set its `maxmemory-policy` to `noeviction`. Use Redis to run more than one process. The
+        /// default is "embedded:./sukkal-data".
+        #[serde(deserialize_with = "values::store")]
+        pub store: StoreUri = "embedded:./sukkal-data" in values::STORE;
+
+        /// Enables the administrative routes /v2/health, /v2/projects and /v2/quotas, which require the role
+        /// "admin", and with [pooling] also /v2/pools and /v2/flavors. With this role, the query parameter
+        /// project_id acts on any project. The strategy in [auth] says where the roles of a request come from.
+        /// With the strategy "none", every client can give itself the role. Accepted: true or false. The
+        /// default is false.
+        pub admin_mode: bool = false in Rule::Boolean;
+
+        /// Adds a checksum of the body to each message in responses: "checksum": "MD5:...". Enable it if
+        /// clients verify checksums. Accepted: true or false. The default is false.
+        pub enable_checksum: bool = false in Rule::Boolean;
+
+        /// Number of threads that process requests. Accepted: 0 to 1024. The default is 0: the number of
+        /// CPU cores minus one, but at least 1. The remaining core is for the store.
+        pub threads: usize = 0 in Rule::Integer(0, 1024, "");
+
+        /// Maximum time for which Sukkal waits for the requests in progress after SIGTERM, SIGINT or SIGHUP,
+        /// in seconds. Accepted: 0 to 31622400. The default is 30.
+        #[serde(rename = "drain_timeout")]
+        pub drain_timeout_s: u64 = 30 in Rule::DELAY;
+
+        /// Timeout for clients, in seconds. It limits the time to send the URL and the headers of a request,
+        /// and each pause while a body is sent. It also limits the time that a connection is idle between two
+        /// requests. The time to send a complete body is limited to twice this value. Accepted: 1 to
+        /// 31622400. The default is 60.
+        #[serde(rename = "client_timeout")]
+        pub client_timeout_s: u64 = 60 in Rule::DURATION;
+
+        /// Maximum number of open client connections. At the maximum, a new connection replaces the one that
+        /// has been idle for the longest time. If no connection has been idle for a second, Sukkal closes
+        /// another one after its next response. Sukkal raises its limit on open files as far as possible, and
+        /// logs a warning if that limit allows fewer connections. Accepted: 1 to 1000000. The default is
+        /// 16000.
+        pub max_connections: usize = 16_000 in Rule::CONNECTIONS;
+
+        /// TLS on the listeners.
+        pub tls: Tls,
+        /// Limits and defaults of the API.
+        pub transport: Transport,
+        /// Authentication of callers.
+        pub auth: Auth,
+        /// Quotas of projects.
+        pub quotas: Quotas,
+        /// Pre-signed URLs.
+        pub signed_url: SignedUrl,
+        /// What clients may do.
+        #[serde(deserialize_with = "policy::compile")]
+        pub policy: Policy,
+        /// Tokens that the service issues.
+        pub tokens: Tokens,
+        /// Deliveries to subscribers.
+        pub push: PushConfig,
+        /// Mail to subscribers.
+        pub mail: MailConfig,
+        /// JSON Web Tokens.
+        pub jwt: JwtConfig,
+        /// Tokens of Keystone.
+        pub keystone: KeystoneConfig,
+        /// Pools of stores.
+        pub pooling: Pooling,
+        /// TLS to Redis.
+        pub redis: Redis,
+        /// The embedded store.
+        pub embedded: Embedded,
+        /// Background maintenance.
+        pub janitor: Janitor,
+        /// Monitoring.
+        pub operations: Operations,
+        /// WebSockets.
+        pub websocket: WebSocket,
+        /// The console.
+        pub console: Console,
+        /// Metrics.
+        pub metrics: Metrics,
+        /// Traces.
+        pub telemetry: Telemetry,
+        /// The audit log.
+        pub audit: Audit,
+        /// The log.
+        pub log: Log,
+        /// Whether tests can move the clock of each queue in Redis, from a variable that is not an option.
+        #[serde(skip)]
+        pub has_movable_clock: bool,
+        /// Mistakes that do not prevent the service from running, one line each.
+        #[serde(skip)]
+        pub warnings: Vec<String>;
+    }
 }
 
-/// `[transport]`, as in Zaqar.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Transport {
-    /// Limits and defaults.
-    #[serde(flatten)]
-    pub limits: Limits,
-    /// Interval between the heartbeats of an idle stream, in seconds.
-    #[serde(rename = "stream_heartbeat")]
-    pub stream_heartbeat_s: u64,
-    client_id: ClientIdNeed,
-    client_id_uuid_safe: ClientIdCheck,
-    min_length_client_id: usize,
-    max_length_client_id: usize,
-    /// The project of requests that name none; `None` if each request must name one.
-    #[serde(deserialize_with = "values::optional_project")]
-    pub default_project: Option<ProjectId>,
-    /// The origins of web pages that may use the API; `None` for only that of the API itself.
-    #[serde(deserialize_with = "values::web_origins")]
-    pub cors_origins: Option<WebOrigins>,
-    /// The passphrase for the encryption of messages.
-    pub message_encryption_key: Secret,
-    /// Further passphrases, which only decrypt messages.
-    pub message_decryption_keys: Vec<Secret>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum ClientIdCheck {
-    Strict,
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum ClientIdNeed {
-    Required,
-    Optional,
-}
-
-/// `[signed_url]`, as in Zaqar.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct SignedUrl {
-    /// The key that signs URLs.
-    pub secret_key: Secret,
-    /// A key whose signatures are accepted too.
-    pub accepted_secret_key: Secret,
-}
-
-/// `[tokens]`: tokens that the service issues.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Tokens {
-    /// The token of an admin, which is valid without being stored.
-    pub admin_token: Secret,
-    /// A file with that token; `None` if there is none.
-    #[serde(deserialize_with = "values::optional_text")]
-    pub admin_token_file: Option<String>,
-}
-
-/// `[pooling]`: pools of stores.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Pooling {
-    /// Whether queues are in pools.
-    pub enabled: bool,
-    /// Whether the management store is a pool too.
-    pub virtual_pool: bool,
-}
-
-/// `[redis]`: TLS to Redis.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Redis {
-    /// The certificates of the trusted authorities; `None` for those of the operating system.
-    #[serde(deserialize_with = "values::optional_file")]
-    pub ca_file: Option<PathBuf>,
-    /// The certificate that identifies this process.
-    #[serde(deserialize_with = "values::optional_file")]
-    pub certificate_file: Option<PathBuf>,
-    /// The private key of the certificate.
-    #[serde(deserialize_with = "values::optional_file")]
-    pub key_file: Option<PathBuf>,
-}
-
-/// `[embedded]`: the embedded store.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Embedded {
-    /// When acknowledged writes are on disk.
-    pub fsync: Fsync,
-}
-
-/// When acknowledged writes are on disk.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Fsync {
-    /// Before they are acknowledged.
-    Group,
-    /// Within a second.
-    Interval,
-    /// Within a minute, or when the process stops.
-    Off,
-}
-
-/// `[janitor]`: background maintenance.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Janitor {
-    /// Pause between two rounds over the queues that have due changes, in seconds.
-    #[serde(rename = "pause")]
-    pub pause_s: u64,
-    /// Pause between two passes over all queues in Redis, in seconds.
-    #[serde(rename = "walk")]
-    pub walk_s: u64,
-}
-
-/// `[operations]`: monitoring.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Operations {
-    /// Address of the separate listener for health checks and metrics; `None` for no separate
-    /// listener.
-    #[serde(deserialize_with = "values::optional_bind")]
-    pub bind: Option<Bind>,
-}
-
-/// `[metrics]`: what the metrics include.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Metrics {
-    /// The queues that have metrics of their own.
-    #[serde(deserialize_with = "values::queues")]
-    pub queues: Vec<QueueId>,
-}
-
-/// `[telemetry]`: traces.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Telemetry {
-    /// The URL of the collector that receives traces; `None` for no traces.
-    #[serde(deserialize_with = "values::optional_text")]
-    pub otlp_endpoint: Option<String>,
-}
-
-/// `[audit]`: the audit log.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Audit {
-    /// The file, or `stderr`; `None` for no audit log.
-    #[serde(deserialize_with = "values::optional_text")]
-    pub file: Option<String>,
-}
-
-/// `[log]`: the log.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Log {
-    /// The events that are logged, as directives of `tracing`.
-    pub filter: String,
-    /// The format of the log.
-    pub format: LogFormat,
-}
-
-/// The format of the log.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
-    Auto,
-    /// Lines of text.
-    Text,
-    /// One JSON object for each line.
-    Json,
+/// Returns the text of `config/default.toml`: every option with its default value and an explanation.
+#[must_use]
+pub fn explained_defaults() -> String {
+    Declarations::of::<Config>().into_text()
 }
 
 impl Config {
@@ -291,22 +188,23 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
         flags: &[(&str, Option<String>)],
     ) -> Result<Self, Error> {
-        let mut options = Options::defaults();
+        let mut settings = Settings::new(Declarations::of::<Self>().into_options());
         if let Some(path) = file {
-            options.set_from_file(file::read(path, Options::is_section)?)?;
+            let entries = file::read(path, |name| settings.is_section(name))?;
+            settings.set_from_file(entries)?;
         }
         let mut environment: Vec<_> = environment.into_iter().collect();
         let has_movable_clock =
             environment.extract_if(.., |(variable, _)| variable == names::MOVABLE_CLOCK).count() > 0;
-        let mut warnings = options.set_from_environment(environment);
+        let mut warnings = settings.set_from_environment(environment);
         for (name, text) in flags {
             if let Some(text) = text {
-                options.set_from_flag(name, text);
+                settings.set_from_flag(name, text);
             }
         }
-        options.validate()?;
-        warnings.extend(options.secret_warnings());
-        let config = Self::deserialize(options.into_table());
+        settings.validate()?;
+        warnings.extend(settings.secret_warnings());
+        let config = Self::deserialize(settings.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
         mail::check(&config.mail, &config.signed_url).map_err(Error::Invalid)?;
@@ -318,49 +216,45 @@ impl Config {
     }
 }
 
-impl Tokens {
-    /// Refuses two tokens of the admin. Returns a warning if one has no effect.
-    fn check(&self, strategies: &[AuthStrategy]) -> Result<Option<String>, Error> {
-        let are_credentials = strategies.contains(&AuthStrategy::Tokens);
-        match (self.admin_token.reveal(), &self.admin_token_file) {
-            (Some(_), Some(_)) => {
-                let reason = "tokens.admin_token and tokens.admin_token_file are both set; set one of them";
-                Err(Error::Invalid(reason.to_owned()))
-            }
-            (None, None) => Ok(None),
-            _ if are_credentials => Ok(None),
-            _ => Ok(Some("the token in [tokens] has no effect without \"tokens\" in auth.strategies".to_owned())),
-        }
-    }
-}
-
-impl Transport {
-    /// The rule for valid client ids.
-    #[must_use]
-    pub fn client_id(&self) -> ClientIdRule {
-        match self.client_id_uuid_safe {
-            ClientIdCheck::Strict => ClientIdRule::Uuid,
-            ClientIdCheck::Off => ClientIdRule::Text(self.min_length_client_id..=self.max_length_client_id),
-        }
-    }
-
-    /// Whether a request may have no client id.
-    #[must_use]
-    pub fn client_id_is_optional(&self) -> bool {
-        self.client_id == ClientIdNeed::Optional
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{JwtAlgorithm, Token};
+    use crate::domain::{JwtAlgorithm, QueueId, Secret, Token};
+    use crate::options::Declared;
 
     fn load(file: &str, environment: &[(&str, &str)], store: Option<&str>) -> Result<Config, Error> {
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), file).unwrap();
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Config::load(Some(path.path()), environment, &[("store", store.map(str::to_owned))])
+    }
+
+    #[test]
+    fn the_default_file_has_the_text_of_the_tables() {
+        let (text, file) = (explained_defaults(), include_str!("../../config/default.toml"));
+        let differs = text.lines().zip(file.lines()).find(|(expected, found)| expected != found);
+
+        assert!(text == file, "write it again with `sukkal config > config/default.toml`: {differs:?}");
+    }
+
+    #[test]
+    fn the_explanation_of_an_integer_has_its_bounds_and_its_default() {
+        let mut options = Declarations::of::<Config>().into_options().into_iter();
+        let mut explanation = String::new();
+        for line in explained_defaults().lines() {
+            if let Some(words) = line.strip_prefix("# ") {
+                explanation.extend([words, " "]);
+                continue;
+            }
+            let option = line.split_once(" = ").and_then(|_| options.next());
+            if let Some(Declared { name, rule: Rule::Integer(min, max, _), default }) = option {
+                for expected in [format!("Accepted: {min} to {max}"), format!("The default is {default}")] {
+                    assert!(explanation.contains(&expected), "{name}: {expected}");
+                }
+            }
+            explanation.clear();
+        }
+        assert!(options.next().is_none());
     }
 
     #[test]

@@ -4,18 +4,45 @@ use serde::{Deserialize, Deserializer};
 use toml::Value;
 
 use super::names::nearest;
-use crate::auth::policy::{InvalidOverride, Overrides, Policy, Preset, Rule};
+use crate::auth::policy::{self, InvalidOverride, Overrides, Policy, Preset};
+use crate::options::rule::parse_list;
+use crate::options::{Declarations, Declare, Rule, options};
 
 const EXPECTED: &str = "it must be a list of texts of the form \"NAME = RULE\"";
+const RULES: Rule = Rule::Other { parse: parse_list, check: |rules| overrides(rules).map(drop), is_shown: false };
 
-#[derive(Deserialize)]
-struct Section {
-    preset: Preset,
-    rules: Value,
+options! {
+    /// `[policy]`: the policy before it is compiled.
+    #[derive(Deserialize)]
+    struct Section {
+        //! What clients may do. docs/security.md has the rules of both presets. A client that may not perform
+        //! an operation gets 403. All processes of a deployment should have the same policy.
+
+        /// Rules that apply unless they are replaced below. Accepted values:
+        ///   "zaqar"   the defaults of Zaqar: each client may do everything in its project, and the role
+        ///             "admin" the rest
+        ///   "roles"   the roles "reader", "producer", "worker", "manager" and "admin", each of which includes
+        ///             the one before it; a client without one of them may do nothing
+        /// The default is "zaqar".
+        preset: Preset = "zaqar" in Rule::OneOf(&["zaqar", "roles"]),
+        /// Rules that replace those of the preset, each as "NAME = RULE". A rule consists of role:NAME (the
+        /// client has this role), project:ID (the request is about this project), @ (everybody) and !
+        /// (nobody). They are combined with and, or, not and parentheses. A rule without text allows
+        /// everybody. In the environment, rules are separated by commas. Accepted: a list such as
+        ///   ["queues:create = role:producer or role:manager or role:admin", "queues:purge = !"]
+        /// The default is [].
+        rules: Value = [] in RULES;
+    }
+}
+
+impl Declare for Policy {
+    fn declare(declarations: &mut Declarations) {
+        Section::declare(declarations);
+    }
 }
 
 /// Compiles the policy.
-pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+pub(super) fn compile<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let Section { preset, rules } = Section::deserialize(deserializer)?;
     let overrides = overrides(&rules).map_err(serde::de::Error::custom)?;
     Ok(Policy::new(preset, overrides))
@@ -26,12 +53,12 @@ pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Polic
 /// # Errors
 ///
 /// The reason, for the operator.
-pub(super) fn overrides(rules: &Value) -> Result<Overrides, String> {
+fn overrides(rules: &Value) -> Result<Overrides, String> {
     let entries = rules.as_array().ok_or(EXPECTED)?;
     let entries: Option<Vec<&str>> = entries.iter().map(Value::as_str).collect();
     Overrides::parse(&entries.ok_or(EXPECTED)?).map_err(|invalid| match &invalid {
         InvalidOverride::UnknownName(name) => {
-            let nearest = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
+            let nearest = nearest(name, policy::Rule::ALL.iter().map(|rule| rule.name()));
             let hint = nearest.map(|rule| format!("did you mean {rule}?"));
             format!("{invalid}; {}", hint.unwrap_or_else(|| "docs/security.md lists the rules".to_owned()))
         }

@@ -1,26 +1,51 @@
-//! How single options are read from the merged configuration.
+//! How options of several kinds are checked and read.
 
 use std::path::PathBuf;
 
+use hyper::Uri;
 use serde::{Deserialize, Deserializer};
+use toml::Value;
+use tracing_subscriber::EnvFilter;
 
-use super::bind::Bind;
-use super::{cors, rules};
-use crate::domain::{ProjectId, QueueId, WebOrigins};
+use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::options::Rule;
+use crate::options::rule::parse_list;
 use crate::storage::StoreUri;
 
-pub(super) fn optional_bind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
-}
+/// Each listed queue is read several times a minute.
+const METRICS_QUEUES_MAX: usize = 500;
 
-pub(super) fn optional_project<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ProjectId>, D::Error> {
-    String::deserialize(deserializer).map(|text| ProjectId::new(&text))
-}
-
-pub(super) fn web_origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebOrigins>, D::Error> {
-    cors::origins(&toml::Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
+/// The URI of a store, which may contain a password.
+pub(super) const STORE: Rule = Rule::Other {
+    parse: |text| text.into(),
+    check: |value| {
+        let text = value.as_str().ok_or("it must be the URI of a store")?;
+        text.parse::<StoreUri>().map(drop).map_err(|error| error.to_string())
+    },
+    is_shown: false,
+};
+/// The HTTP URL of a collector, or an empty text.
+pub(super) const OPTIONAL_HTTP_URL: Rule = Rule::Text(
+    |text| text.is_empty() || is_http_url(text),
+    "the URL of a server without TLS, such as \"http://127.0.0.1:4318\", or empty",
+);
+/// A list of queues, each as `PROJECT/QUEUE`.
+pub(super) const QUEUES: Rule = Rule::Other {
+    parse: parse_list,
+    check: |value| {
+        let is_queue = |value: &Value| value.as_str().and_then(queue).is_some();
+        let is_accepted = |queues: &Vec<Value>| queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(is_queue);
+        let expected =
+            || format!("it must be a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\"");
+        value.as_array().filter(|queues| is_accepted(queues)).map(drop).ok_or_else(expected)
+    },
+    is_shown: true,
+};
+/// Filter directives of `tracing`.
+pub(super) const FILTER: Rule = Rule::Text(
+    |text| EnvFilter::try_new(text).is_ok(),
+    "error, warn, info, debug or trace, or a list with levels for modules",
+);
 
 pub(super) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Some(String::deserialize(deserializer)?).filter(|text| !text.is_empty()))
@@ -33,7 +58,7 @@ pub(super) fn optional_file<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 pub(super) fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {
     let mut queues = Vec::<String>::deserialize(deserializer)?
         .iter()
-        .map(|text| rules::queue(text).ok_or_else(|| serde::de::Error::custom(format!("{text} is not a queue"))))
+        .map(|text| queue(text).ok_or_else(|| serde::de::Error::custom(format!("{text} is not a queue"))))
         .collect::<Result<Vec<_>, _>>()?;
     queues.sort_unstable();
     queues.dedup();
@@ -42,4 +67,16 @@ pub(super) fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Q
 
 pub(super) fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// Returns whether a text is the URL of a server that is reached without TLS and without a password.
+fn is_http_url(text: &str) -> bool {
+    let is_plain = |url: &Uri| url.scheme_str() == Some("http") && url.query().is_none();
+    text.parse::<Uri>().is_ok_and(|url| is_plain(&url) && !text.contains('@'))
+}
+
+/// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.
+fn queue(text: &str) -> Option<QueueId> {
+    let (project, name) = text.rsplit_once('/')?;
+    QueueId::new(ProjectId::new(project)?, QueueName::from_stored(name).ok()?).ok()
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::network::Network;
+use crate::options::{Rule, options};
 
 /// Networks that are not on the public internet, each with a name. Only the kind of the first
 /// network that includes an address is shown, so the more specific ones come first.
@@ -66,15 +67,32 @@ const MULTICAST: &str = "a multicast address";
 const DOCUMENTATION: &str = "an address for documentation";
 const RESERVED: &str = "a reserved address";
 
-/// The addresses, ports and schemes that notifications may be sent to.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub struct AddressRules {
-    #[serde(rename = "allowed_networks")]
-    networks: Vec<Network>,
-    #[serde(rename = "allowed_ports")]
-    ports: Vec<PortRange>,
-    #[serde(rename = "allowed_schemes")]
-    schemes: Vec<String>,
+const NETWORKS: Rule = Rule::list_of::<Network>(
+    "a list of IP networks and addresses such as \"10.0.0.0/8\", without bits after the prefix",
+);
+const PORTS: Rule = Rule::list_of::<PortRange>("a list of ports from 1 to 65535 and ranges such as \"1024-65535\"");
+const SCHEMES: Rule = Rule::List(|text| ["http", "https"].contains(&text), "a list of \"http\" and \"https\"");
+
+options! {
+    /// The addresses, ports and schemes that notifications may be sent to.
+    #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+    pub struct AddressRules {
+        /// Networks that subscribers may be in, besides the public internet. Loopback, private, link-local,
+        /// unique-local, multicast and other special addresses are refused unless they are listed here.
+        /// Every client of the API can then send requests to the listed networks. Accepted: a list of
+        /// networks and addresses, such as ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]. In the environment, they
+        /// are separated by commas. The default is [].
+        #[serde(rename = "allowed_networks")]
+        networks: Vec<Network> = [] in NETWORKS,
+        /// Ports of subscribers. Accepted: a list of ports and ranges of ports. In the environment, they are
+        /// separated by commas. The default is ["80", "443", "1024-65535"].
+        #[serde(rename = "allowed_ports")]
+        ports: Vec<PortRange> = ["80", "443", "1024-65535"] in PORTS,
+        /// Schemes of subscribers. Accepted: a list of "http" and "https". In the environment, they are
+        /// separated by commas. The default is both.
+        #[serde(rename = "allowed_schemes")]
+        schemes: Vec<String> = ["http", "https"] in SCHEMES;
+    }
 }
 
 /// A range of ports: one port, or the first and the last one with a hyphen.

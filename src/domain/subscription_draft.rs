@@ -6,13 +6,12 @@ use zeroize::Zeroizing;
 
 use super::delivery_options::InvalidOptions;
 use super::integer::integer;
+use super::limits::SUBSCRIPTION_TTL_S_MIN;
 use super::mail_rules::InvalidMail;
 use super::signing_key::InvalidSecret;
 use super::subscriber::InvalidSubscriber;
 use super::{AddressRules, DeliveryOptions, SignatureAlgorithm, SigningKey, Subscriber};
 
-/// Minimum time to live of a subscription, in seconds.
-pub const SUBSCRIPTION_TTL_S_MIN: u64 = 60;
 /// The end of the year 9999, in seconds since 1970. No subscription lives longer.
 const LAST_S: u64 = 253_402_300_799;
 

@@ -13,9 +13,8 @@ use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, TokenStrategy};
 use sukkal::config::Config;
 use sukkal::domain::ClientIdRule;
-use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN};
+use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN};
 use sukkal::domain::sharding::SHARDS_MAX;
-use sukkal::domain::subscription_draft::SUBSCRIPTION_TTL_S_MIN;
 
 use support::sukkal::Sukkal;
 

@@ -6,8 +6,9 @@ use super::imports::{imports_of, module_of};
 use super::{files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 20] = [
-    ("domain", &[]),
+const LAYERS: [(&str, &[&str]); 21] = [
+    ("options", &[]),
+    ("domain", &["options"]),
     ("metrics", &["domain", "storage"]),
     ("console", &[]),
     ("descriptors", &[]),
@@ -36,7 +37,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
             "telemetry",
         ],
     ),
-    ("config", &["auth", "domain", "storage"]),
+    ("config", &["auth", "domain", "options", "storage"]),
     ("janitor", &["domain", "metrics", "storage"]),
     ("push", &["api", "auth", "broker", "domain", "memory_budget", "metrics", "outbound", "storage"]),
     (

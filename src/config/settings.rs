@@ -1,5 +1,5 @@
-//! The values of all options, and the source of each value: the default file, another file, the
-//! environment, or a flag.
+//! The values of all options, and the source of each value: its default, a file, the environment, or a
+//! flag.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,25 @@ use toml::{Table, Value};
 use super::error::Error;
 use super::file::{Entry, Position};
 use super::names::{nearest, option_of, variable_of};
-use super::rules::{LOWER_AND_UPPER, RULES, SECRET_BYTES_MIN, ValueRule};
+use crate::options::{Declared, Rule};
 
-/// The default file: every option with its default value and an explanation.
-pub const EXPLAINED_DEFAULTS: &str = include_str!("../../config/default.toml");
+/// Pairs of options; the value of the first must not exceed that of the second.
+const LOWER_AND_UPPER: [(&str, &str); 5] = [
+    ("transport.default_message_ttl", "transport.max_message_ttl"),
+    ("transport.default_message_delay", "transport.max_message_delay"),
+    ("transport.default_claim_ttl", "transport.max_claim_ttl"),
+    ("transport.default_claim_grace", "transport.max_claim_grace"),
+    ("transport.min_length_client_id", "transport.max_length_client_id"),
+];
+/// Length in bytes below which a secret causes a warning. It is the length of a SHA-256 digest, the
+/// hash function that both secrets are used with.
+const SECRET_BYTES_MIN: usize = 32;
 
 /// All options by name with section, such as `transport.max_wait`.
-pub(super) struct Options(BTreeMap<String, Setting>);
+pub(super) struct Settings(BTreeMap<String, Setting>);
 
 struct Setting {
-    rule: ValueRule,
+    rule: Rule,
     default: Value,
     value: Value,
     source: Source,
@@ -31,28 +40,23 @@ enum Source {
     Flag,
 }
 
-impl Options {
-    pub(super) fn defaults() -> Self {
-        let file: Table = EXPLAINED_DEFAULTS.parse().expect("the default file is valid");
-        let default_of = |name: &str| {
-            let (section, key) = name.split_once('.').unwrap_or(("", name));
-            if section.is_empty() { file.get(key) } else { file.get(section)?.get(key) }
+impl Settings {
+    /// Gives each option its default value.
+    pub(super) fn new(options: Vec<Declared>) -> Self {
+        let setting = |Declared { name, rule, default }| {
+            (name, Setting { rule, value: Value::clone(&default), default, source: Source::Default })
         };
-        let setting = |&(name, rule): &(&str, ValueRule)| {
-            let default = default_of(name).expect("the default file contains every option").clone();
-            (name.to_owned(), Setting { rule, value: default.clone(), default, source: Source::Default })
-        };
-        Self(RULES.iter().map(setting).collect())
+        Self(options.into_iter().map(setting).collect())
     }
 
-    pub(super) fn is_section(name: &str) -> bool {
-        RULES.iter().any(|(option, _)| option.split_once('.').is_some_and(|(section, _)| section == name))
+    pub(super) fn is_section(&self, name: &str) -> bool {
+        self.0.keys().any(|option| option.split_once('.').is_some_and(|(section, _)| section == name))
     }
 
     pub(super) fn set_from_file(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
         for Entry { name, value, position } in entries {
             let Some(setting) = self.0.get_mut(&name) else {
-                if Self::is_section(&name) {
+                if self.is_section(&name) {
                     return Err(Error::Invalid(format!("{name} is a section (in {position}); write [{name}]")));
                 }
                 let suggestion = self.suggestion(&name, str::to_owned);
@@ -123,8 +127,7 @@ impl Options {
     /// Returns a warning for each secret that is short enough to be guessed, that may have more
     /// characters than the operator means, or that will be hard to change.
     pub(super) fn secret_warnings(&self) -> Vec<String> {
-        let is_secret = |setting: &Setting| matches!(setting.rule, ValueRule::Secret | ValueRule::Secrets);
-        let secrets = self.0.iter().filter(|(_, setting)| is_secret(setting));
+        let secrets = self.0.iter().filter(|(_, setting)| setting.rule.is_secret());
         secrets.flat_map(|(name, setting)| setting.secret_warnings(name)).collect()
     }
 
@@ -224,27 +227,14 @@ impl Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_option_of_the_default_file_has_a_rule() {
-        let file: Table = EXPLAINED_DEFAULTS.parse().unwrap();
-        let mut names = Vec::new();
-        for (name, value) in &file {
-            match value {
-                Value::Table(section) => names.extend(section.keys().map(|key| format!("{name}.{key}"))),
-                _ => names.push(name.clone()),
-            }
-        }
-        names.sort();
-
-        assert_eq!(Options::defaults().0.keys().cloned().collect::<Vec<_>>(), names);
-    }
+    use crate::config::Config;
+    use crate::options::Declarations;
 
     #[test]
     fn every_default_is_accepted_without_a_warning() {
-        let mut options = Options::defaults();
+        let mut settings = Settings::new(Declarations::of::<Config>().into_options());
 
-        options.validate().unwrap();
-        assert!(options.secret_warnings().is_empty());
+        settings.validate().unwrap();
+        assert!(settings.secret_warnings().is_empty());
     }
 }
