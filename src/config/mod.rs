@@ -113,11 +113,11 @@ options! {
         #[serde(rename = "client_timeout")]
         pub client_timeout_s: u64 = 60 in Rule::DURATION;
 
-        /// Maximum number of open client connections. At the maximum, a new connection replaces the one that
-        /// has been idle for the longest time. If no connection has been idle for a second, Sukkal closes
-        /// another one after its next response. Sukkal raises its limit on open files as far as possible, and
-        /// logs a warning if that limit allows fewer connections. Accepted: 1 to 1000000. The default is
-        /// 16000.
+        /// Maximum number of open client connections. At the maximum, a new connection replaces one of a
+        /// client that has sent no accepted request, or else the one that has been idle for the longest time.
+        /// If no connection has been idle for a second, Sukkal closes another one after its next response.
+        /// Sukkal raises its limit on open files as far as possible, and logs a warning if that limit allows
+        /// fewer connections. Accepted: 1 to 1000000. The default is 16000.
         pub max_connections: usize = 16_000 in Rule::CONNECTIONS;
 
         /// TLS on the listeners.

@@ -23,9 +23,9 @@ options! {
         /// Accepted: 1 to 31622400. The default is 3600.
         #[serde(rename = "idle_timeout")]
         pub idle_timeout_s: u64 = 3600 in Rule::DURATION,
-        /// Maximum number of WebSockets of the process. At the maximum, further clients get a 503. With 0,
-        /// WebSockets are off. WebSockets also count towards max_connections of their listener. Accepted: 0
-        /// to 1000000. The default is 12000.
+        /// Maximum number of WebSockets of the process. At the maximum, a new client takes the place of one
+        /// that has not authenticated, or gets a 503. With 0, WebSockets are off. WebSockets also count
+        /// towards max_connections of their listener. Accepted: 0 to 1000000. The default is 12000.
         pub max_connections: usize = 12_000 in Rule::Integer(0, 1_000_000, ""),
         /// Maximum number of requests of one project that are in progress over WebSockets of the process. A
         /// connection has one at a time, which is in progress until its reply is written. Further requests
