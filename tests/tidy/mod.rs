@@ -3,6 +3,7 @@
 
 mod imports;
 mod layers;
+mod limits;
 mod licenses;
 mod prose;
 mod rows;
