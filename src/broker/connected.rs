@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Error;
-use crate::domain::{QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionState};
+use crate::domain::{
+    JsonObject, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionState,
+};
 
 /// The subscriptions of all connections of this process.
 #[derive(Clone, Default)]
@@ -23,7 +24,7 @@ pub(super) struct Registration {
     pub(super) connection: Uuid,
     pub(super) ttl_s: u64,
     pub(super) created: Instant,
-    pub(super) options: Map<String, Value>,
+    pub(super) options: JsonObject,
     pub(super) deleted: CancellationToken,
 }
 

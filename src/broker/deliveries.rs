@@ -141,7 +141,7 @@ impl QueueDeliveries {
     /// Returns the value of a key of the queue's metadata.
     pub async fn metadata_value(&self, key: &str) -> Result<Option<serde_json::Value>, Error> {
         let queue = self.access.admit().await?.get_queue(&self.queue).await?;
-        Ok(queue.and_then(|queue| queue.metadata.keys().get(key).cloned()))
+        Ok(queue.and_then(|queue| queue.metadata.keys().get(key)))
     }
 
     /// Changes the settings of a subscription, if it exists.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use serde_json::{Map, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::access::{Resource, require_client};
@@ -12,7 +12,7 @@ use super::claims::{ClaimRequest, TermDraft};
 use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Body, PoolName, ProjectId, QueueId};
+use crate::domain::{Body, JsonObject, PoolName, ProjectId, QueueId};
 use crate::storage::{PoolState, QueueListing};
 
 /// The project of the queues that are created for a check. It is always the same, because stores
@@ -119,7 +119,7 @@ impl Broker {
                 let access = self.store.authorize(&Caller::System, Action::CreateQueue, &queue)?;
                 access.admit().await?.place_queue(&queue, pool).await?;
             }
-            self.create_queue(caller, queue.clone(), Map::new()).await
+            self.create_queue(caller, queue.clone(), JsonObject::default()).await
         })
         .await;
         if let Err(error) = self.delete_old_queues(&queue).await {

@@ -1,6 +1,5 @@
 //! Operations on queues.
 
-use serde_json::{Map, Value};
 use tokio::task::yield_now;
 
 use super::access::{Resource, require_client};
@@ -8,7 +7,9 @@ use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Creation, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, WithWarnings};
+use crate::domain::{
+    Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, WithWarnings,
+};
 use crate::storage::{self, Moved, NameRange, QueueListing, UpdateOutcome};
 
 /// Maximum number of attempts to change a queue that other requests change at the same time. Each
@@ -19,7 +20,6 @@ const NAMES_PER_STEP: usize = 100;
 /// Maximum number of names that one request examines. It is high because published clients regard a
 /// page without queues as the end of the list.
 const NAMES_PER_REQUEST_MAX: usize = 10_000;
-
 /// A query for queues of a project.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueQuery {
@@ -33,8 +33,9 @@ pub struct QueueQuery {
     pub name_prefix: Option<String>,
     /// Only queues whose names contain this text.
     pub name: Option<String>,
-    /// Only queues whose metadata has all these keys with these values.
-    pub metadata: Vec<(String, Value)>,
+    /// Only queues whose metadata has all these keys, which are distinct, with these values, which are the
+    /// `MessagePack` of texts or integers.
+    pub metadata: Vec<(String, Vec<u8>)>,
     /// Whether the caller uses the metadata of the queues.
     pub detailed: bool,
     /// Whether the queues have statistics.
@@ -64,8 +65,8 @@ pub struct ListedQueues {
 
 impl QueueQuery {
     fn has_metadata(&self, queue: &Queue) -> bool {
-        let keys = queue.metadata.keys();
-        self.metadata.iter().all(|(key, value)| keys.get(key) == Some(value))
+        let is_wanted = |entry: &(&str, &[u8])| self.metadata.iter().any(|(key, value)| (&**key, &**value) == *entry);
+        self.metadata.is_empty() || queue.metadata.keys().entries().filter(is_wanted).count() == self.metadata.len()
     }
 
     fn has_filter(&self) -> bool {
@@ -79,7 +80,7 @@ impl Broker {
         &self,
         caller: &Caller,
         queue: QueueId,
-        metadata: Map<String, Value>,
+        metadata: JsonObject,
     ) -> Result<WithWarnings<Creation>, Error> {
         let access = self.store.authorize(caller, Action::CreateQueue, &queue)?;
         let metadata = Metadata::new(metadata, &self.limits)?;
@@ -101,7 +102,7 @@ impl Broker {
 
     /// Returns the queue's metadata with all defaults. A queue that does not exist has the defaults
     /// only.
-    pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<Map<String, Value>, Error> {
+    pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<JsonObject, Error> {
         Ok(self.get_metadata(caller, queue).await?.with_defaults(queue.name().kind(), &self.limits))
     }
 
@@ -124,8 +125,8 @@ impl Broker {
         &self,
         caller: &Caller,
         queue: QueueId,
-        change: impl Fn(&Metadata) -> Result<Map<String, Value>, Error> + Send + Sync + 'static,
-    ) -> Result<WithWarnings<Map<String, Value>>, Error> {
+        change: impl Fn(&Metadata) -> Result<JsonObject, Error> + Send + Sync + 'static,
+    ) -> Result<WithWarnings<JsonObject>, Error> {
         let store = self.store.authorize(caller, Action::UpdateQueue, &queue)?.admit().await?;
         let this = self.clone();
         self.run_to_completion(async move {
@@ -150,7 +151,7 @@ impl Broker {
 
     /// Checks the size of the patched metadata. The limit on the size of a request bounds one patch
     /// only.
-    fn check_size(&self, keys: &Map<String, Value>) -> Result<(), Error> {
+    fn check_size(&self, keys: &JsonObject) -> Result<(), Error> {
         let (bytes, max) =
             (serde_json::to_string(keys).map_or(0, |text| text.len() as u64), self.limits.max_queue_metadata);
         if bytes > max {

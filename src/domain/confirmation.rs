@@ -1,9 +1,7 @@
 //! Requests to send a confirmation: a document with which a subscriber accepts or ends its
 //! subscription.
 
-use serde_json::{Map, Value};
-
-use super::{QueueId, SigningKey, SubscriptionId};
+use super::{JsonObject, QueueId, SigningKey, SubscriptionId};
 
 /// A request to send a confirmation to a subscriber.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +13,7 @@ pub struct ConfirmationRequest {
     /// The URI of the subscriber.
     pub subscriber: String,
     /// The options of the subscription.
-    pub options: Map<String, Value>,
+    pub options: JsonObject,
     /// The keys that sign notifications, the newest first.
     pub keys: Vec<SigningKey>,
     /// The occasion of the confirmation.

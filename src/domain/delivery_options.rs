@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::integer::integer;
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
-use super::{QueueName, SignatureAlgorithm};
+use super::{JsonObject, QueueName, SignatureAlgorithm};
 
 const RETRY_POLICY: &str = "_retry_policy";
 const ORDERED: &str = "ordered";
@@ -118,36 +118,37 @@ impl DeliveryOptions {
     /// # Errors
     ///
     /// [`InvalidOptions`] if a known option has an invalid value.
-    pub fn parse(options: &Map<String, Value>) -> Result<Self, InvalidOptions> {
+    pub fn parse(options: &JsonObject) -> Result<Self, InvalidOptions> {
         let option = |name: &str| options.get(name).filter(|value| !value.is_null());
         if let Some(policy) = option(RETRY_POLICY) {
-            retry_policy::check(policy)?;
+            retry_policy::check(&policy)?;
         }
-        let ordered = parsed(option(ORDERED), ORDERED, "a boolean", Value::as_bool)?;
-        let concurrency = parsed(option(CONCURRENCY), CONCURRENCY, "an integer from 1 to 64", parse_concurrency)?;
-        let matches = parsed(option(MATCH), MATCH, "an object", |value| value.as_object().cloned())?;
-        let post_data = parsed(option(POST_DATA), POST_DATA, "a string", text)?;
+        let ordered = parsed(option(ORDERED).as_ref(), ORDERED, "a boolean", Value::as_bool)?;
+        let concurrency =
+            parsed(option(CONCURRENCY).as_ref(), CONCURRENCY, "an integer from 1 to 64", parse_concurrency)?;
+        let matches = parsed(option(MATCH).as_ref(), MATCH, "an object", |value| value.as_object().cloned())?;
+        let post_data = parsed(option(POST_DATA).as_ref(), POST_DATA, "a string", text)?;
         let placeholders = post_data.as_ref().map_or(0, |template| template.matches(PLACEHOLDER).count());
         if placeholders > PLACEHOLDERS_MAX {
             return Err(InvalidOptions::Placeholders(placeholders));
         }
-        let with_delivery = parsed(option(WITH_DELIVERY), WITH_DELIVERY, "a boolean", Value::as_bool)?;
-        let signature = parsed(option(SIGNATURE), SIGNATURE, "\"v1\" or \"v1a\"", |value| {
+        let with_delivery = parsed(option(WITH_DELIVERY).as_ref(), WITH_DELIVERY, "a boolean", Value::as_bool)?;
+        let signature = parsed(option(SIGNATURE).as_ref(), SIGNATURE, "\"v1\" or \"v1a\"", |value| {
             SignatureAlgorithm::of_name(value.as_str()?)
         })?;
         Ok(Self {
             ordered: ordered.unwrap_or(false),
             concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
             matches: matches.unwrap_or_default(),
-            dead_letter_queue: option(DEAD_LETTER_QUEUE).map(|name| queue(name, DEAD_LETTER_QUEUE)).transpose()?,
-            notify_queue: option(NOTIFY_QUEUE).map(|name| queue(name, NOTIFY_QUEUE)).transpose()?,
+            dead_letter_queue: option(DEAD_LETTER_QUEUE).map(|name| queue(&name, DEAD_LETTER_QUEUE)).transpose()?,
+            notify_queue: option(NOTIFY_QUEUE).map(|name| queue(&name, NOTIFY_QUEUE)).transpose()?,
             post_data,
-            post_headers: option(POST_HEADERS).map(parse_headers).transpose()?.unwrap_or_default(),
-            retry_policy: option(RETRY_POLICY).cloned(),
+            post_headers: option(POST_HEADERS).as_ref().map(parse_headers).transpose()?.unwrap_or_default(),
+            retry_policy: option(RETRY_POLICY),
             signature: signature.unwrap_or(SignatureAlgorithm::HmacSha256),
             with_delivery: with_delivery.unwrap_or(false),
-            from: option(FROM).cloned(),
-            subject: option(SUBJECT).cloned(),
+            from: option(FROM),
+            subject: option(SUBJECT),
         })
     }
 }
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     fn parse(options: &Value) -> Result<DeliveryOptions, InvalidOptions> {
-        DeliveryOptions::parse(options.as_object().unwrap())
+        DeliveryOptions::parse(&options.as_object().unwrap().into())
     }
 
     fn error_of(options: &Value) -> String {

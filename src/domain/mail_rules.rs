@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn head(rules: &MailRules, mailto: &str, options: &Value) -> Result<(String, Option<String>), InvalidMail> {
-        let options = DeliveryOptions::parse(options.as_object().unwrap()).unwrap();
+        let options = DeliveryOptions::parse(&options.as_object().unwrap().into()).unwrap();
         rules.head(&MailTo::parse(mailto).unwrap(), &options).map(|head| (head.from.to_string(), head.subject))
     }
 
@@ -175,7 +175,10 @@ mod tests {
     fn only_trusted_recipients_need_not_confirm_and_may_be_several() {
         let rules = rules(&[], &["@example.com"]);
         let check = |mailto| {
-            rules.check(&MailTo::parse(mailto).unwrap(), &DeliveryOptions::parse(&serde_json::Map::new()).unwrap())
+            rules.check(
+                &MailTo::parse(mailto).unwrap(),
+                &DeliveryOptions::parse(&crate::domain::JsonObject::default()).unwrap(),
+            )
         };
 
         assert!(!rules.recipients_must_confirm("http://a.example"));

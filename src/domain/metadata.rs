@@ -1,15 +1,17 @@
 //! The metadata of a queue: keys of its owner, and reserved keys (`_…`) that configure the queue.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::durability::{DURABILITY_ACCEPTED, Durability};
 use super::integer::integer;
+use super::json_object::TooComplex;
 use super::limits::MESSAGE_TTL_S_MIN;
+use super::msgpack::{Reader, Token};
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
-use super::{Limits, QueueKind, QueueName, Sharding, Warning};
+use super::{JsonObject, Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
@@ -49,8 +51,8 @@ const KNOWN_KEYS: [&str; 12] = [
 ];
 
 /// The keys that the owner of a queue has set, in the order in which they were set.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metadata(Map<String, Value>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata(JsonObject);
 
 /// The dead-letter settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,9 @@ pub struct DeadLetters {
 /// Reasons for which metadata is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidMetadata {
+    /// There are too many values or levels.
+    #[error("the metadata has {0}")]
+    Complex(#[from] TooComplex),
     /// A reserved key has a value of the wrong type.
     #[error("{key} must be {expected}")]
     Type {
@@ -104,8 +109,9 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`InvalidMetadata`] if a reserved key has an invalid value.
-    pub fn new(keys: Map<String, Value>, limits: &Limits) -> Result<Self, InvalidMetadata> {
+    /// [`InvalidMetadata`] if a reserved key has an invalid value, or there are too many values or levels.
+    pub fn new(keys: JsonObject, limits: &Limits) -> Result<Self, InvalidMetadata> {
+        keys.check()?;
         let ttl = (u64::from(MESSAGE_TTL_S_MIN), u64::from(limits.max_message_ttl));
         check_range(&keys, DEFAULT_TTL, ttl)?;
         check_range(&keys, DEAD_LETTER_TTL, ttl)?;
@@ -119,7 +125,7 @@ impl Metadata {
             let name: Result<QueueName, _> = queue.as_str().unwrap_or_default().parse();
             name.map_err(InvalidMetadata::DeadLetterQueue)?;
         }
-        non_null(&keys, RETRY_POLICY).map_or(Ok(()), retry_policy::check)?;
+        non_null(&keys, RETRY_POLICY).map_or(Ok(()), |policy| retry_policy::check(&policy))?;
         if let Some(level) = non_null(&keys, DURABILITY)
             && level.as_str().is_none_or(|level| level.parse::<Durability>().is_err())
         {
@@ -136,7 +142,7 @@ impl Metadata {
     /// Returns warnings about keys that have no effect. Without pooling, `_flavor` has none.
     #[must_use]
     pub fn warnings(&self, has_pooling: bool) -> Vec<Warning> {
-        let keys = self.0.keys().map(String::as_str).filter(|key| !has_pooling || *key != FLAVOR);
+        let keys = self.0.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
         let mut warnings = Warning::of_unknown_keys(keys, &KNOWN_KEYS);
         if non_null(&self.0, MAX_CLAIM_COUNT).is_some() && non_null(&self.0, DEAD_LETTER_QUEUE).is_none() {
             warnings.push(Warning::NoDeadLetterQueue);
@@ -146,31 +152,38 @@ impl Metadata {
 
     /// Returns metadata that a store has kept. It was validated before it was stored.
     #[must_use]
-    pub fn from_store(keys: Map<String, Value>) -> Self {
+    pub fn from_store(keys: JsonObject) -> Self {
         Self(keys)
     }
 
     /// Returns the keys that are set.
     #[must_use]
-    pub fn keys(&self) -> &Map<String, Value> {
+    pub fn keys(&self) -> &JsonObject {
         &self.0
     }
 
     /// Returns the keys that are set, and the default of each key that is missing or empty and that this
     /// kind of queue shows.
     #[must_use]
-    pub fn with_defaults(&self, kind: QueueKind, limits: &Limits) -> Map<String, Value> {
-        let mut shown = self.0.clone();
+    pub fn with_defaults(&self, kind: QueueKind, limits: &Limits) -> JsonObject {
         let keys = match kind {
             QueueKind::Queue => &SHOWN_KEYS[..],
             QueueKind::Topic => &SHOWN_KEYS_OF_TOPICS,
         };
-        for &key in keys {
-            if shown.get(key).is_none_or(is_falsy) {
-                shown.insert(key.to_owned(), default_of(key, limits));
+        let defaults: Vec<(&str, Vec<u8>)> = keys.iter().map(|&key| (key, default_of(key, limits))).collect();
+        let default = |key: &str| defaults.iter().find(|(shown, _)| *shown == key).map(|(_, value)| value.as_slice());
+        let mut shown: Vec<(&str, &[u8])> = self.0.entries().collect();
+        for (key, value) in &mut shown {
+            if let Some(default) = default(key).filter(|_| is_falsy(value)) {
+                *value = default;
             }
         }
-        shown
+        for (key, value) in &defaults {
+            if self.0.value(key).is_none() {
+                shown.push((key, value));
+            }
+        }
+        JsonObject::from_entries(&shown)
     }
 
     /// Returns the time to live of messages posted without one, in seconds.
@@ -203,7 +216,7 @@ impl Metadata {
     /// Returns the dead-letter settings, or `None` unless both a claim count and a queue are set.
     #[must_use]
     pub fn dead_letters(&self) -> Option<DeadLetters> {
-        let claim_count_max = integer(self.0.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
+        let claim_count_max = integer(&self.0.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
         Some(DeadLetters {
             claim_count_max: u32::try_from(claim_count_max).expect("it is in range"),
             queue: self.0.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
@@ -228,7 +241,7 @@ impl Metadata {
     /// Returns the name of the flavor whose pools the queue can be in, if it is set.
     #[must_use]
     pub fn flavor(&self) -> Option<&str> {
-        self.0.get(FLAVOR)?.as_str().filter(|name| !name.is_empty())
+        self.0.text(FLAVOR).filter(|name| !name.is_empty())
     }
 
     /// Checks the type of `_flavor`, which any value may have without pooling.
@@ -244,49 +257,56 @@ impl Metadata {
     }
 
     fn is_set(&self, key: &str) -> bool {
-        self.0.get(key) == Some(&Value::Bool(true))
+        self.0.value(key).is_some_and(|value| Reader::new(value).token() == Some(Token::Bool(true)))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {
-        self.0.get(key).and_then(integer).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0)
+        self.0
+            .get(key)
+            .and_then(|value| integer(&value))
+            .and_then(|value| u64::try_from(value).ok())
+            .filter(|value| *value > 0)
     }
 }
 
-fn default_of(key: &str, limits: &Limits) -> Value {
-    match key {
+/// Returns the `MessagePack` of the default of a key.
+fn default_of(key: &str, limits: &Limits) -> Vec<u8> {
+    let value = match key {
         MAX_POST_SIZE => json!(limits.max_messages_post_size),
         DEFAULT_TTL => json!(limits.default_message_ttl),
         DEFAULT_DELAY => json!(limits.default_message_delay),
         ENCRYPT => json!(false),
         _ => Value::Null,
-    }
+    };
+    rmp_serde::to_vec(&value).expect("JSON always has a MessagePack form")
 }
 
 /// Returns whether the value is false in Python. The API treats such a value as not set.
-fn is_falsy(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(flag) => !flag,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(keys) => keys.is_empty(),
+fn is_falsy(msgpack: &[u8]) -> bool {
+    match Reader::new(msgpack).token() {
+        None | Some(Token::Null) => true,
+        Some(Token::Bool(flag)) => !flag,
+        Some(Token::Unsigned(number)) => number == 0,
+        Some(Token::Signed(number)) => number == 0,
+        Some(Token::Float(number)) => number == 0.0,
+        Some(Token::Text(text)) => text.is_empty(),
+        Some(Token::Array(length) | Token::Object(length)) => length == 0,
     }
 }
 
 /// Returns the value of a key, or `None` if it is missing or null.
-fn non_null<'a>(keys: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+fn non_null(keys: &JsonObject, key: &str) -> Option<Value> {
     keys.get(key).filter(|value| !value.is_null())
 }
 
-fn integer_of(keys: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
+fn integer_of(keys: &JsonObject, key: &'static str) -> Result<Option<i64>, InvalidMetadata> {
     match non_null(keys, key) {
         None => Ok(None),
-        Some(value) => integer(value).map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
+        Some(value) => integer(&value).map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
     }
 }
 
-fn check_range(keys: &Map<String, Value>, key: &'static str, (min, max): (u64, u64)) -> Result<(), InvalidMetadata> {
+fn check_range(keys: &JsonObject, key: &'static str, (min, max): (u64, u64)) -> Result<(), InvalidMetadata> {
     let Some(value) = integer_of(keys, key)? else {
         return Ok(());
     };

@@ -3,11 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::random_id::random_id;
-use super::{MessageId, Rank, Revision, Subscriber};
+use super::{JsonObject, MessageId, Rank, Revision, Subscriber};
 
 random_id! {
     /// Id of a subscription: a random UUID. Subscriptions are listed in the order of their ids.
@@ -39,7 +38,7 @@ pub struct SubscriptionSettings {
     /// The URI that is notified. No other subscription of the queue has the same one.
     pub subscriber: String,
     /// The options, as the owner has written them.
-    pub options: Map<String, Value>,
+    pub options: JsonObject,
     /// Whether the subscriber has confirmed that it wants notifications.
     pub confirmed: bool,
     /// The keys that sign notifications, the newest first.
@@ -135,7 +134,7 @@ impl SubscriptionSettings {
     /// Returns the id of the trust with which the subscriber is called, if it needs one.
     #[must_use]
     pub fn trust(&self) -> Option<&str> {
-        self.options.get(TRUST_ID)?.as_str().filter(|_| Subscriber::is_text_for_trust(&self.subscriber))
+        self.options.text(TRUST_ID).filter(|_| Subscriber::is_text_for_trust(&self.subscriber))
     }
 }
 

@@ -6,11 +6,12 @@ use zeroize::Zeroizing;
 
 use super::delivery_options::InvalidOptions;
 use super::integer::integer;
+use super::json_object::TooComplex;
 use super::limits::SUBSCRIPTION_TTL_S_MIN;
 use super::mail_rules::InvalidMail;
 use super::signing_key::InvalidSecret;
 use super::subscriber::InvalidSubscriber;
-use super::{AddressRules, DeliveryOptions, SignatureAlgorithm, SigningKey, Subscriber};
+use super::{AddressRules, DeliveryOptions, JsonObject, SignatureAlgorithm, SigningKey, Subscriber};
 
 /// The end of the year 9999, in seconds since 1970. No subscription lives longer.
 const LAST_S: u64 = 253_402_300_799;
@@ -23,7 +24,7 @@ pub struct SubscriptionDraft {
     /// Time to live, in seconds.
     pub ttl_s: Option<u64>,
     /// The options, which are valid.
-    pub options: Option<Map<String, Value>>,
+    pub options: Option<JsonObject>,
     secret: Option<Secret>,
 }
 
@@ -59,6 +60,9 @@ pub enum InvalidSubscription {
     /// The options are not an object.
     #[error("Options must be a dict.")]
     OptionsType,
+    /// The options have too many values or levels.
+    #[error("the options have {0}")]
+    Complex(#[from] TooComplex),
     /// An option is not accepted.
     #[error(transparent)]
     Options(#[from] InvalidOptions),
@@ -132,7 +136,7 @@ impl SubscriptionDraft {
 
     /// Returns the key that the client has given, which must be one for the algorithm that the
     /// options name.
-    pub fn key(&self, options: &Map<String, Value>) -> Result<Option<SigningKey>, InvalidSubscription> {
+    pub fn key(&self, options: &JsonObject) -> Result<Option<SigningKey>, InvalidSubscription> {
         let algorithm = DeliveryOptions::parse(options)?.signature;
         Ok(self.secret.as_ref().map(|secret| SigningKey::parse(&secret.0, algorithm)).transpose()?)
     }
@@ -151,16 +155,18 @@ fn parse_ttl(value: &Value, now_s: u64) -> Result<u64, InvalidSubscription> {
 }
 
 /// Returns the options. A value that is false in Python counts as an object without keys.
-fn parse_options(value: &Value) -> Result<Map<String, Value>, InvalidSubscription> {
+fn parse_options(value: &Value) -> Result<JsonObject, InvalidSubscription> {
     match value {
         Value::Object(options) => {
-            DeliveryOptions::parse(options)?;
-            Ok(options.clone())
+            let options = JsonObject::from(options);
+            options.check()?;
+            DeliveryOptions::parse(&options)?;
+            Ok(options)
         }
-        Value::Null | Value::Bool(false) => Ok(Map::new()),
-        Value::Array(items) if items.is_empty() => Ok(Map::new()),
-        Value::String(text) if text.is_empty() => Ok(Map::new()),
-        Value::Number(number) if number.as_f64() == Some(0.0) => Ok(Map::new()),
+        Value::Null | Value::Bool(false) => Ok(JsonObject::default()),
+        Value::Array(items) if items.is_empty() => Ok(JsonObject::default()),
+        Value::String(text) if text.is_empty() => Ok(JsonObject::default()),
+        Value::Number(number) if number.as_f64() == Some(0.0) => Ok(JsonObject::default()),
         _ => Err(InvalidSubscription::OptionsType),
     }
 }
@@ -233,11 +239,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_values_of_options_are_limited() {
+        let with_values = |count: usize| with("options", json!({ "k": vec![0; count - 1] }));
+
+        assert!(new(&with_values(1_000)).is_ok());
+        for refused in [new(&with_values(1_001)), change(&with_values(1_001))] {
+            let expected = "the options have 1001 values at all levels; at most 1000 are allowed, \
+                            so write inner arrays and objects as texts";
+            assert_eq!(refused.unwrap_err().to_string(), expected);
+        }
+    }
+
     /// Rows 8.3-5, 8.3-6.
     #[test]
     fn options_are_an_object_or_empty() {
         for value in [json!(null), json!(false), json!([]), json!(""), json!(0), json!({})] {
-            assert_eq!(new(&with("options", value)).unwrap().options, Some(Map::new()));
+            assert_eq!(new(&with("options", value)).unwrap().options, Some(JsonObject::default()));
         }
         for value in [json!([1]), json!("a"), json!(1), json!(true)] {
             assert_eq!(new(&with("options", value)), Err(InvalidSubscription::OptionsType));
@@ -261,7 +279,7 @@ mod tests {
     fn a_secret_is_a_key_for_the_algorithm_of_the_options_and_is_not_shown() {
         let key = SigningKey::random(SignatureAlgorithm::Ed25519);
         let draft = change(&json!({"secret": key.secret()})).unwrap();
-        let key_for = |signature: &str| draft.key(json!({"signature": signature}).as_object().unwrap());
+        let key_for = |signature: &str| draft.key(&json!({"signature": signature}).as_object().unwrap().into());
 
         assert_eq!(key_for("v1a").unwrap(), Some(key.clone()));
         assert!(matches!(key_for("v1"), Err(InvalidSubscription::Secret(_))));

@@ -118,8 +118,8 @@ mod tests {
     use crate::domain::Metadata;
 
     fn warnings(keys: &[&str]) -> Vec<String> {
-        let keys = keys.iter().map(|key| ((*key).to_owned(), serde_json::json!(1))).collect();
-        Metadata::from_store(keys).warnings(false).iter().map(Warning::to_string).collect()
+        let keys = keys.iter().map(|key| ((*key).to_owned(), serde_json::json!(1))).collect::<serde_json::Map<_, _>>();
+        Metadata::from_store((&keys).into()).warnings(false).iter().map(Warning::to_string).collect()
     }
 
     #[test]

@@ -24,12 +24,11 @@ use std::io::Cursor;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::entry::{Entry, SizeClass};
 use super::error::Error;
 use crate::domain::client::Poster;
-use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, Origin, QueueName, TraceContext};
+use crate::domain::{Body, JsonObject, Message, MessageId, Metadata, NewMessage, Origin, QueueName, TraceContext};
 
 /// First byte of a record: the marker of an array of three elements. Further elements are counted
 /// in the same byte.
@@ -266,14 +265,13 @@ pub(super) fn policy(metadata: &Metadata) -> Bytes {
 /// Returns the record of a queue's metadata.
 #[must_use]
 pub(super) fn from_metadata(metadata: &Metadata) -> Bytes {
-    rmp_serde::to_vec(metadata.keys()).expect("JSON always has a MessagePack form").into()
+    metadata.keys().as_msgpack().clone()
 }
 
 /// Returns the metadata of a record.
 pub(super) fn metadata(record: &[u8]) -> Result<Metadata, Error> {
-    rmp_serde::from_slice::<Map<String, Value>>(record)
-        .map(Metadata::from_store)
-        .map_err(|error| Error::Corrupt(format!("metadata: {error}")))
+    let keys = JsonObject::from_msgpack(Bytes::copy_from_slice(record));
+    keys.map(Metadata::from_store).ok_or_else(|| Error::Corrupt("metadata is not an object".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Redis has executed a command for a subscription or a delivery, but its reply is lost: the
 //! repeated command has no second effect.
 
-use serde_json::Map;
 use sukkal::domain::{
     Attempt, Metadata, NewSubscription, Progress, ProjectId, QueueId, SubscriptionId, SubscriptionSettings,
     SubscriptionState,
@@ -67,7 +66,7 @@ impl Scene {
 fn settings(subscriber: &str) -> SubscriptionSettings {
     SubscriptionSettings {
         subscriber: subscriber.to_owned(),
-        options: Map::new(),
+        options: sukkal::domain::JsonObject::default(),
         confirmed: true,
         keys: Vec::new(),
         state: SubscriptionState::Active,

@@ -121,3 +121,36 @@ async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
         assert!(is_refused || &status == b"HTTP/1.1 400", "{}", status.escape_ascii());
     }
 }
+
+/// As trees, the values of such a body take a hundred times its size.
+#[tokio::test]
+async fn bodies_with_many_values_use_little_memory() {
+    let server = Arc::new(Server::start(&[]));
+    let values = format!("[{}]", vec!["[0]"; 15_000].join(","));
+    let patch = format!(r#"[{{"op": "add", "path": "/metadata/k", "value": {values}}}]"#);
+    let subscription = format!(r#"{{"subscriber": "http://192.0.2.1", "options": {{"k": {values}}}}}"#);
+    Project::of(&server, "p").create("q", &json!({})).await;
+    let before = resident_bytes(&server);
+
+    let media_type = "application/openstack-messaging-v2.0-json-patch";
+    for (target, body) in [
+        ("PUT /v2/queues/new", format!(r#"{{"k": {values}}}"#)),
+        ("PUT /v2/queues/new", format!(r#"{{"k": {values}, "k": {{"l": {{}}, "l": {{}}}}, "_shards": "x"}}"#)),
+        ("PATCH /v2/queues/q", patch),
+        ("POST /v2/queues/q/subscriptions", subscription),
+    ] {
+        let length = body.len();
+        let request = format!("{}Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}", head(target));
+        let mut open = send_from_each_client(&server, &request).await;
+        for stream in &mut open {
+            let mut status = [0; 12];
+            in_time("the server responds", stream.read_exact(&mut status)).await.unwrap();
+            assert_eq!(&status, b"HTTP/1.1 400", "{target}");
+        }
+    }
+
+    let peak = fs::read_to_string(format!("/proc/{}/status", server.sukkal.id())).unwrap();
+    let line = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let grown = (line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB).saturating_sub(before);
+    assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
+}

@@ -123,6 +123,34 @@ async fn the_size_of_metadata_is_limited() {
     assert_eq!(names, ["full"]);
 }
 
+/// Row 4.2-11.
+#[tokio::test]
+async fn the_values_and_levels_of_metadata_are_limited() {
+    let api = new_project();
+    let values = |count: usize| json!({ "k": vec![json!([0]); count / 2], "l": 1 });
+    let nested = |levels: usize| json!({ "k": (2..levels).fold(json!([]), |value, _| json!([value])) });
+    let (many, deep) = (
+        "the metadata has 1002 values at all levels; at most 1000 are allowed, so write inner arrays and objects as texts",
+        "the metadata has 33 levels; at most 32 are allowed, so write inner arrays and objects as texts",
+    );
+
+    for (queue, metadata) in [("full", values(998)), ("deep", nested(32))] {
+        answered(api.put(&format!("/v2/queues/{queue}")).json(&metadata), 201).await;
+    }
+    for (metadata, description) in [(values(1_000), many), (nested(33), deep)] {
+        assert_eq!(refused(api.put("/v2/queues/q").json(&metadata), 400, INVALID_REQUEST).await, description);
+        let patch = json!([{ "op": "add", "path": "/metadata/k", "value": metadata["k"] },
+            { "op": "add", "path": "/metadata/l", "value": 1 }]);
+        let description = refused(api.patch("full", &patch), 400, INVALID_BODY).await;
+        assert!(description.starts_with("the metadata has "), "{description}");
+    }
+    let equal_keys = format!(r#"{{"k": {}, "k": 1}}"#, values(30_000)["k"]);
+    answered(api.put("/v2/queues/equal").body(equal_keys), 201).await;
+    assert_eq!(answered(api.get("/v2/queues/full"), 200).await.json()["k"], values(998)["k"]);
+    let names: Vec<Value> = api.snapshot().await.as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
+    assert_eq!(names, ["deep", "equal", "full"]);
+}
+
 /// Row 4.2-5.
 #[tokio::test]
 async fn metadata_must_be_an_object() {

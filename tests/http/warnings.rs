@@ -130,8 +130,8 @@ async fn keys_are_escaped_and_shortened_in_the_header() {
         answered(api.delete("/v2/queues/q"), 204).await;
     }
 
-    let many: serde_json::Map<String, Value> = (0..5_000).map(|key| (format!("_{key}"), json!(1))).collect();
+    let many: serde_json::Map<String, Value> = (0..900).map(|key| (format!("_{key}"), json!(1))).collect();
     let warnings = warnings_of(api.put("/v2/queues/q").json(&many), 201).await;
     assert_eq!(warnings.len(), 5);
-    assert_eq!(warnings[4], "4996 more unknown metadata keys have no effect");
+    assert_eq!(warnings[4], "896 more unknown metadata keys have no effect");
 }

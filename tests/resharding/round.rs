@@ -317,7 +317,7 @@ impl Add for Tally {
 /// Returns the metadata of a queue with this number of shards, in which messages may be delayed.
 fn metadata_with_shards(shards: u16) -> Metadata {
     match json!({ "_shards": shards, "_default_message_delay": 1 }) {
-        serde_json::Value::Object(keys) => Metadata::from_store(keys),
+        serde_json::Value::Object(keys) => Metadata::from_store((&keys).into()),
         other => panic!("metadata is an object: {other}"),
     }
 }

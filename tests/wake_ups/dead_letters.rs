@@ -28,7 +28,7 @@ impl TestQueue {
         if self.is_new() {
             let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": dead.name().to_string() });
             let Value::Object(keys) = keys else { unreachable!("it is an object") };
-            self.store().create_queue(&source, &Metadata::from_store(keys)).await?;
+            self.store().create_queue(&source, &Metadata::from_store((&keys).into())).await?;
         }
         let expiring: Vec<u64> = (0..parties as u64).collect();
         let fresh: Vec<u64> = (100..100 + parties as u64).collect();

@@ -10,7 +10,8 @@ use sukkal::domain::{Body, Message, QueueId, Tenant};
 
 pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
     let no_messages = || Error::Request("No messages were found in the request body.".to_owned());
-    let Value::Object(mut document) = wire::json::parse(bytes)? else {
+    wire::json::parse_to_msgpack(bytes)?;
+    let Value::Object(mut document) = serde_json::from_slice(bytes).unwrap() else {
         return Err(no_messages());
     };
     match document.remove("messages") {

@@ -8,11 +8,14 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use serde_json::Value;
 
 use super::route::{Route, path_of, route, sentence_of};
 use super::warnings::Warnings;
 use crate::api::Error;
+use crate::api::wire::links::Link;
 use crate::api::wire::metadata_patch::MetadataPatch;
 use crate::api::wire::purge::Kind;
 use crate::api::wire::query::{CREDENTIALS, Query, SIGNATURE_PARAMETER};
@@ -21,7 +24,7 @@ use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
 use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{Creation, Metadata, QueueId, QueueKind, QueueName, Summary, WithWarnings};
+use crate::domain::{Creation, JsonObject, Metadata, QueueId, QueueKind, WithWarnings};
 
 /// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
@@ -86,18 +89,15 @@ async fn list(
         ("with_stats", with_stats.map(|with_stats| with_stats.to_string())),
     ];
     let links = links::next(paths::all(kind), queue_query.after.is_some(), &parameters, listed.next.as_deref());
-    let entry = |queue: &ListedQueue| {
+    let entry = |queue| {
+        let queue: &ListedQueue = queue;
         let metadata = queue_query.detailed.then(|| queue.metadata.with_defaults(kind, broker.limits()));
-        queue_document(&queue.name, metadata, queue.stats.as_ref())
+        let stats = queue.stats.as_ref().map(wire::stats::summary_document);
+        QueueDocument { name: queue.name.plain(), metadata, stats, href: paths::of(&queue.name) }
     };
-    let mut page = Map::new();
-    page.insert(kind.plural().to_owned(), listed.queues.iter().map(entry).collect());
-    page.insert("links".to_owned(), json!(links));
+    let mut page = Page { kind, queues: listed.queues.iter().map(entry).collect(), links, count: None };
     if with_count == Some(true) {
-        let count = broker.count_queues(&caller).await?;
-        if count > 0 {
-            page.insert("count".to_owned(), json!(count));
-        }
+        page.count = Some(broker.count_queues(&caller).await?).filter(|count| *count > 0);
     }
     Ok(Json(page).into_response())
 }
@@ -112,10 +112,10 @@ async fn create(
     body: Body,
 ) -> Result<Response, Error> {
     let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
-    let metadata = match body.map(|body| json::parse(&body)).transpose()? {
-        None => Map::new(),
-        Some(Value::Object(metadata)) => metadata,
-        Some(_) => return Err(Error::Body("Document type not supported.".to_owned())),
+    let metadata = match body.map(|body| json::parse_to_msgpack(&body)).transpose()? {
+        None => JsonObject::default(),
+        Some(msgpack) => JsonObject::from_msgpack(msgpack.into())
+            .ok_or_else(|| Error::Body("Document type not supported.".to_owned()))?,
     };
     let location = [(LOCATION, paths::of(queue.name()))];
     let WithWarnings { value: creation, warnings } = broker.create_queue(&caller, queue, metadata).await?;
@@ -127,7 +127,7 @@ async fn create(
 }
 
 /// Returns a queue's metadata with all defaults, whether the queue exists or not.
-async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Json<Map<String, Value>>, Error> {
+async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Json<JsonObject>, Error> {
     Ok(Json(broker.get_queue(&caller, &queue).await?))
 }
 
@@ -246,26 +246,44 @@ fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
 
 /// Parses `key=value`, a filter by a metadata key. A value with the form of an integer is an
 /// integer.
-fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Value), Error> {
+fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Vec<u8>), Error> {
     let [value] = values[..] else {
         return Err(Error::Request(format!(
             "the metadata filter {key:?} has {} values; it must have one",
             values.len()
         )));
     };
-    let value = value.parse::<i64>().map_or_else(|_| json!(value), |integer| json!(integer));
-    Ok((key.to_owned(), value))
+    let value = value.parse::<i64>().map_or_else(|_| rmp_serde::to_vec(value), |integer| rmp_serde::to_vec(&integer));
+    Ok((key.to_owned(), value.expect("a text and an integer have a MessagePack form")))
 }
 
-fn queue_document(name: &QueueName, metadata: Option<Map<String, Value>>, stats: Option<&Summary>) -> Value {
-    let mut document = Map::new();
-    document.insert("name".to_owned(), json!(name.plain()));
-    if let Some(metadata) = metadata {
-        document.insert("metadata".to_owned(), metadata.into());
+/// A page of a list of queues.
+struct Page<'p> {
+    kind: QueueKind,
+    queues: Vec<QueueDocument<'p>>,
+    links: Vec<Link>,
+    count: Option<u64>,
+}
+
+/// A queue of a page.
+#[derive(Serialize)]
+struct QueueDocument<'p> {
+    name: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<JsonObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stats: Option<Value>,
+    href: String,
+}
+
+impl Serialize for Page<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut page = serializer.serialize_map(None)?;
+        page.serialize_entry(self.kind.plural(), &self.queues)?;
+        page.serialize_entry("links", &self.links)?;
+        if let Some(count) = self.count {
+            page.serialize_entry("count", &count)?;
+        }
+        page.end()
     }
-    if let Some(stats) = stats {
-        document.insert("stats".to_owned(), wire::stats::summary_document(stats));
-    }
-    document.insert("href".to_owned(), json!(paths::of(name)));
-    document.into()
 }

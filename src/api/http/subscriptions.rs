@@ -119,7 +119,7 @@ async fn get(
     queue: QueueId,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Error> {
+) -> Result<Json<subscriptions::SubscriptionDocument>, Error> {
     let with_delivery = Query::parse(query.as_deref()).boolean(WITH_DELIVERY)?;
     let found = broker.get_subscription(&caller, &queue, &id).await?;
     Ok(Json(subscriptions::status_document(&queue, &found, with_delivery == Some(true))))

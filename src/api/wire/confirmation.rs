@@ -55,7 +55,6 @@ pub fn confirmation_document(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
 
     use super::*;
     use crate::domain::{ProjectId, QueueId, Secret, SubscriptionId};
@@ -70,7 +69,7 @@ mod tests {
             queue: queue.clone(),
             subscription,
             subscriber: "http://a.example".to_owned(),
-            options: Map::new(),
+            options: crate::domain::JsonObject::default(),
             keys: Vec::new(),
             kind: ConfirmationKind::Subscription,
             valid_s: 3600,

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::msgpack::{self, Reader, Token};
 use super::{json, messages};
 use crate::api::Error;
 use crate::broker::messages::Draft;
+use crate::domain::JsonObject;
+use crate::domain::msgpack::{self, Reader, Token};
 
 /// The `MessagePack` of an empty object.
 const EMPTY_OBJECT: &[u8] = &[0x80];
@@ -263,6 +264,12 @@ impl FrameRequest {
         self.body.field(name).map(json::from_msgpack).filter(|value| !value.is_null())
     }
 
+    /// Returns a field of the body that is an object.
+    #[must_use]
+    pub fn object(&self, name: &str) -> Option<JsonObject> {
+        JsonObject::from_msgpack(self.body.0.as_ref()?.slice_ref(self.body.field(name)?))
+    }
+
     /// Returns a field that is a text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
@@ -309,13 +316,13 @@ impl FrameRequest {
         self.body.or_empty()
     }
 
-    /// Succeeds if the body has at most this size, in bytes of `MessagePack`.
+    /// Succeeds if the body has at most this size, in bytes of `MessagePack`, and may become a tree.
     pub fn check_size(&self, bytes_max: u64) -> Result<(), Error> {
         let bytes = self.body().len() as u64;
         if bytes > bytes_max {
             return Err(Error::Request(format!("the body has {bytes} bytes; at most {bytes_max} are allowed")));
         }
-        Ok(())
+        json::check_values(self.body())
     }
 }
 

@@ -5,19 +5,32 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-use super::msgpack::{self, Converted, Reader, Token};
 use crate::api::Error;
+use crate::domain::msgpack::{self, Converted, Reader, Token};
 use crate::domain::{self, Body};
 
 /// Minimum number of digits of an integer that does not fit into 64 signed bits.
 const OVERSIZED_DIGITS_MIN: usize = 19;
+/// Maximum number of values of a document that becomes a tree.
+const VALUES_MAX: u64 = 4_000;
 
-/// Parses an object or array.
+/// Parses an object or array. It may have at most [`VALUES_MAX`] values, because their tree takes up to a
+/// hundred times the memory of the text.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
-    match serde_json::from_slice(bytes) {
-        Ok(value @ (Value::Object(_) | Value::Array(_))) if !has_oversized_integer(bytes) => Ok(value),
-        parsed => Err(invalid(bytes, parsed.err())),
+    let msgpack = parse_to_msgpack(bytes)?;
+    check_values(&msgpack)?;
+    Ok(from_msgpack(&msgpack))
+}
+
+/// Succeeds if a document, as `MessagePack`, may become a tree.
+pub(super) fn check_values(msgpack: &[u8]) -> Result<(), Error> {
+    let (values, _) = msgpack::extent(msgpack);
+    if values > VALUES_MAX {
+        return Err(Error::Body(format!(
+            "The request body has {values} values at all levels; at most {VALUES_MAX} are allowed."
+        )));
     }
+    Ok(())
 }
 
 /// Parses an object or array into the `MessagePack` of the tree that [`parse`] returns.

@@ -8,12 +8,12 @@ use uuid::Uuid;
 use super::checksum::Checksum;
 use super::json::{self, JsonBody};
 use super::links::Link;
-use super::msgpack::{Reader, Token};
 use super::paths;
 use super::state::StateDocument;
 use super::view::{OriginDocument, View};
 use crate::api::Error;
 use crate::broker::messages::{Delay, Draft, TenantDraft};
+use crate::domain::msgpack::{Reader, Token};
 use crate::domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant};
 
 /// Maximum number of ids in a `Location` header. Clients and proxies refuse long headers.

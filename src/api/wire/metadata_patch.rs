@@ -5,13 +5,15 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use bytes::Bytes;
 use thiserror::Error;
 
 use super::json;
 use crate::api;
-use crate::domain::Metadata;
+use crate::domain::json_object::{TooComplex, VALUES_MAX};
 use crate::domain::metadata::SHOWN_KEYS;
+use crate::domain::msgpack::{Reader, Token, extent};
+use crate::domain::{JsonObject, Metadata};
 
 /// The only media type that a PATCH request may have.
 pub const MEDIA_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
@@ -23,10 +25,10 @@ pub struct MetadataPatch(Vec<Operation>);
 /// A change of one metadata key.
 #[derive(Clone, Debug, PartialEq)]
 enum Operation {
-    /// Sets the key, whether it exists or not.
-    Add(String, Value),
-    /// Sets the key, which must exist.
-    Replace(String, Value),
+    /// Sets the key to this `MessagePack`, whether it exists or not.
+    Add(String, Bytes),
+    /// Sets the key to this `MessagePack`. The key must exist.
+    Replace(String, Bytes),
     /// Removes the key, which must exist.
     Remove(String),
 }
@@ -45,17 +47,23 @@ pub enum PatchConflict {
 impl MetadataPatch {
     /// Reads a patch from the body of a request.
     pub fn parse(body: &[u8]) -> Result<Self, api::Error> {
-        let Value::Array(operations) = json::parse(body)? else {
+        let msgpack = Bytes::from(json::parse_to_msgpack(body)?);
+        let mut reader = Reader::new(&msgpack);
+        let Some(Token::Array(length)) = reader.token() else {
             return Err(invalid("The body must be an array of operations."));
         };
-        operations.iter().map(parse_operation).collect::<Result<_, _>>().map(Self)
+        (0..length)
+            .map_while(|_| reader.value())
+            .map(|operation| parse_operation(&msgpack, operation))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Returns the metadata keys after the patch. Keys that every queue shows exist even if they
     /// are not set.
-    pub fn apply(&self, metadata: &Metadata) -> Result<Map<String, Value>, PatchConflict> {
+    pub fn apply(&self, metadata: &Metadata) -> Result<JsonObject, PatchConflict> {
         let mut keys = Keys::default();
-        for (key, value) in metadata.keys() {
+        for (key, value) in metadata.keys().entries() {
             keys.set(key, value);
         }
         for operation in &self.0 {
@@ -74,7 +82,7 @@ impl MetadataPatch {
                 }
             }
         }
-        Ok(keys.into_map())
+        Ok(keys.into_object())
     }
 }
 
@@ -82,12 +90,12 @@ impl MetadataPatch {
 /// moves no other key, so a patch that removes many keys is cheap.
 #[derive(Default)]
 struct Keys<'a> {
-    entries: Vec<Option<(&'a str, &'a Value)>>,
+    entries: Vec<Option<(&'a str, &'a [u8])>>,
     indexes: HashMap<&'a str, usize>,
 }
 
 impl<'a> Keys<'a> {
-    fn set(&mut self, key: &'a str, value: &'a Value) {
+    fn set(&mut self, key: &'a str, value: &'a [u8]) {
         let index = *self.indexes.entry(key).or_insert(self.entries.len());
         if index == self.entries.len() {
             self.entries.push(None);
@@ -101,27 +109,32 @@ impl<'a> Keys<'a> {
         index.is_some_and(|index| self.entries[index].take().is_some())
     }
 
-    fn into_map(self) -> Map<String, Value> {
-        self.entries.into_iter().flatten().map(|(key, value)| (key.to_owned(), value.clone())).collect()
+    fn into_object(self) -> JsonObject {
+        JsonObject::from_entries(&self.entries.into_iter().flatten().collect::<Vec<_>>())
     }
 }
 
-fn parse_operation(operation: &Value) -> Result<Operation, api::Error> {
-    let Value::Object(operation) = operation else {
+/// Parses an operation, which is a part of the `MessagePack`.
+fn parse_operation(msgpack: &Bytes, operation: &[u8]) -> Result<Operation, api::Error> {
+    let Some(operation) = JsonObject::from_msgpack(msgpack.slice_ref(operation)) else {
         return Err(invalid("Each operation must be an object."));
     };
-    let kind = operation.get("op").and_then(Value::as_str).unwrap_or_default();
+    let kind = operation.text("op").unwrap_or_default();
     if !["add", "replace", "remove"].contains(&kind) {
         return Err(invalid("\"op\" must be one of add, remove, replace."));
     }
-    let (parent, key) = parse_path(operation)?;
+    let (parent, key) = parse_path(&operation)?;
     if kind == "remove" {
         return Ok(Operation::Remove(key));
     }
     if !parent.eq_ignore_ascii_case("metadata") {
         return Err(invalid("\"path\" must be /metadata/KEY."));
     }
-    let value = operation.get("value").ok_or_else(|| invalid("\"value\" is missing."))?.clone();
+    let value = operation.value("value").ok_or_else(|| invalid("\"value\" is missing."))?;
+    if extent(value).0 > VALUES_MAX {
+        return Err(api::Error::PatchedMetadata(TooComplex::Values(extent(value).0).into()));
+    }
+    let value = msgpack.slice_ref(value);
     Ok(match kind {
         "add" => Operation::Add(key, value),
         _ => Operation::Replace(key, value),
@@ -129,10 +142,8 @@ fn parse_operation(operation: &Value) -> Result<Operation, api::Error> {
 }
 
 /// Returns the two segments of the JSON pointer of an operation.
-fn parse_path(operation: &Map<String, Value>) -> Result<(String, String), api::Error> {
-    let Some(Value::String(path)) = operation.get("path") else {
-        return Err(invalid("\"path\" must be a string."));
-    };
+fn parse_path(operation: &JsonObject) -> Result<(String, String), api::Error> {
+    let path = operation.text("path").ok_or_else(|| invalid("\"path\" must be a string."))?;
     let pointer = path.strip_prefix('/').ok_or_else(|| invalid("\"path\" must begin with a slash."))?;
     let segments: Vec<String> = pointer.split('/').map(parse_segment).collect::<Result<_, _>>()?;
     match <[String; 2]>::try_from(segments) {

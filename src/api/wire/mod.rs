@@ -13,7 +13,6 @@ pub mod json;
 pub mod links;
 pub mod messages;
 pub mod metadata_patch;
-mod msgpack;
 pub mod notification;
 pub mod paths;
 pub mod pools;

@@ -11,7 +11,7 @@ use crate::api::Error;
 use crate::broker::messages::{MessageQuery, Since};
 use crate::broker::subscriptions::{RedeliveryRequest, Subscribed, SubscriptionRequest};
 use crate::domain::{
-    Attempt, MessageId, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState, SubscriptionStatus,
+    Attempt, JsonObject, MessageId, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState, SubscriptionStatus,
 };
 
 const MICROS_IN_SECOND: u64 = 1_000_000;
@@ -25,34 +25,46 @@ const NOT_AN_OBJECT: &str = "Subscriptions must be a dict.";
 #[derive(Debug, Serialize)]
 pub struct SubscriptionListDocument {
     /// The subscriptions.
-    pub subscriptions: Vec<Value>,
+    pub subscriptions: Vec<SubscriptionDocument>,
     /// The links of the page.
     pub links: Vec<Link>,
 }
 
-/// Returns the document of a subscription. Its keys are not shown.
+/// The document of a subscription. Its keys are not shown.
+#[derive(Debug, Serialize)]
+pub struct SubscriptionDocument {
+    id: String,
+    source: String,
+    subscriber: String,
+    ttl: u64,
+    age: u64,
+    options: JsonObject,
+    confirmed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<Value>,
+}
+
+/// Returns the document of a subscription.
 #[must_use]
-pub fn document(queue: &QueueId, subscription: &Subscription) -> Value {
+pub fn document(queue: &QueueId, subscription: &Subscription) -> SubscriptionDocument {
     let Subscription { id, ttl_s, age_s, settings, .. } = subscription;
-    json!({
-        "id": id.to_string(),
-        "source": queue.name().plain(),
-        "subscriber": settings.subscriber,
-        "ttl": ttl_s,
-        "age": age_s,
-        "options": settings.options,
-        "confirmed": settings.confirmed,
-    })
+    SubscriptionDocument {
+        id: id.to_string(),
+        source: queue.name().plain().to_owned(),
+        subscriber: settings.subscriber.clone(),
+        ttl: *ttl_s,
+        age: *age_s,
+        options: settings.options.clone(),
+        confirmed: settings.confirmed,
+        delivery: None,
+    }
 }
 
 /// Returns the document of a subscription, on request with how far its deliveries have come.
 #[must_use]
-pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delivery: bool) -> Value {
-    let mut document = document(queue, &status.subscription);
-    if with_delivery {
-        document["delivery"] = delivery_document(status);
-    }
-    document
+pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delivery: bool) -> SubscriptionDocument {
+    let delivery = with_delivery.then(|| delivery_document(status));
+    SubscriptionDocument { delivery, ..document(queue, &status.subscription) }
 }
 
 fn delivery_document(status: &SubscriptionStatus) -> Value {

@@ -210,6 +210,7 @@ impl Broker {
         if default_delay_s.is_some() && request.drafts.iter().any(|draft| draft.delay == Delay::Malformed) {
             return Err(Error::DelayType);
         }
+        let life_follows_delay = metadata.life_follows_delay();
         let check = |draft: &Draft| {
             let ttl_s = match draft.ttl_s {
                 Some(ttl) => check_range("ttl", ttl, MESSAGE_TTL_S_MIN, self.limits.max_message_ttl)?,
@@ -220,7 +221,7 @@ impl Broker {
                 (default, _) => default.unwrap_or(0),
             };
             // A message lives from its post on, so a life that follows the delay includes it.
-            let ttl_s = if metadata.life_follows_delay() { ttl_s.saturating_add(delay_s) } else { ttl_s };
+            let ttl_s = if life_follows_delay { ttl_s.saturating_add(delay_s) } else { ttl_s };
             Ok(NewMessage { ttl_s, delay_s, body: draft.body.clone(), assignment: None })
         };
         request.drafts.iter().map(check).collect()

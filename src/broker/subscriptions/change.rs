@@ -257,7 +257,7 @@ mod tests {
     fn settings() -> SubscriptionSettings {
         SubscriptionSettings {
             subscriber: String::new(),
-            options: Map::new(),
+            options: crate::domain::JsonObject::default(),
             confirmed: false,
             keys: Vec::new(),
             state: SubscriptionState::Active,

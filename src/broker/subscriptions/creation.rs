@@ -213,8 +213,8 @@ mod tests {
         let ConfirmationRequest { subscription, subscriber, options, keys, kind, valid_s, .. } =
             sent.try_recv().unwrap();
         assert_eq!(
-            (subscription, subscriber.as_str(), &options["a"], keys.len()),
-            (id, "http://1.1.1.1", &json!(1), 1)
+            (subscription, subscriber.as_str(), options.get("a"), keys.len()),
+            (id, "http://1.1.1.1", Some(json!(1)), 1)
         );
         assert_eq!((kind, valid_s), (ConfirmationKind::Subscription, 600));
 

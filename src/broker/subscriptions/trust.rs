@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use tracing::warn;
 
 use crate::auth::{AuthenticationError, Caller};
@@ -11,7 +10,7 @@ use crate::broker::{Broker, Error, StoreError};
 use crate::domain::subscriber::InvalidSubscriber;
 use crate::domain::subscription::TRUST_ID;
 use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{Secret, Subscriber};
+use crate::domain::{JsonObject, Secret, Subscriber};
 
 impl Broker {
     /// Creates a trust of the caller for a new subscription, if its subscriber needs one. Adds its id
@@ -21,7 +20,7 @@ impl Broker {
         caller: &Caller,
         user_token: &Secret,
         subscriber: &Subscriber,
-        options: &mut Map<String, Value>,
+        options: &mut JsonObject,
         ttl_s: u64,
     ) -> Result<Option<String>, Error> {
         if !subscriber.needs_trust() {
@@ -40,7 +39,7 @@ impl Broker {
             AuthenticationError::Unavailable(reason) => Error::Store(StoreError::Unavailable(reason)),
             refused => InvalidSubscription::Trust(refused.to_string()).into(),
         })?;
-        options.insert(TRUST_ID.to_owned(), id.clone().into());
+        *options = options.with_text(TRUST_ID, &id);
         Ok(Some(id))
     }
 

@@ -3,20 +3,20 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::subscribers::Managed;
 use super::{Deliverer, RENEWAL_INTERVAL, Stop};
 use crate::domain::{
-    DeliveryOptions, DeliveryRequest, MessageId, NumberedRequest, Progress, Rank, RetryPolicy, Subscription,
-    SubscriptionId, SubscriptionStatus,
+    DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Progress, Rank, RetryPolicy,
+    Subscription, SubscriptionId, SubscriptionStatus,
 };
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
 
 /// Number of subscriptions that are read at a time.
-const SUBSCRIPTIONS_PER_PAGE: usize = 200;
+const SUBSCRIPTIONS_PER_PAGE: usize = 20;
 /// Maximum number of retries that are listed at a time.
 const RETRIES_PER_PAGE: usize = 500;
 
@@ -59,23 +59,30 @@ impl Deliverer {
     /// Takes over a subscription that was loaded.
     async fn adopt(
         &mut self,
-        subscription: Subscription,
+        mut subscription: Subscription,
         progress: Progress,
         queue_policy: Option<&Value>,
     ) -> Result<(), Stop> {
         let id = subscription.id;
+        let known = self.subscribers.get_mut(id);
+        let unchanged = known.filter(|managed| managed.state.subscription.revision == subscription.revision);
+        if let Some(managed) = unchanged {
+            let own = managed.target.options.retry_policy.as_ref();
+            managed.state.set_policy(RetryPolicy::from_options(own, queue_policy));
+            self.redeliver_abandoned(id).await?;
+            return self.carry_out_requests(id).await;
+        }
         let options = Arc::new(options_of(&subscription));
         let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), queue_policy);
-        let target = || Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
+        let target = Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
+        // From now on, the parsed options are used.
+        subscription.settings.options = JsonObject::default();
         if let Some(managed) = self.subscribers.get_mut(id) {
             managed.state.set_policy(policy);
-            if managed.state.subscription.revision != subscription.revision {
-                // Attempts that wait for a connection begin again with the new settings.
-                std::mem::replace(&mut managed.target, target()).retire();
-                managed.state.update(subscription, options);
-            }
+            // Attempts that wait for a connection begin again with the new settings.
+            std::mem::replace(&mut managed.target, target).retire();
+            managed.state.update(subscription, options);
         } else {
-            let target = target();
             let requires_confirmation = self.context.requires_confirmation(&subscription.settings.subscriber);
             let now = Instant::now();
             let state =
@@ -189,5 +196,5 @@ impl Deliverer {
 /// Returns the options of a subscription. The API accepts only valid ones.
 fn options_of(subscription: &Subscription) -> DeliveryOptions {
     let parsed = DeliveryOptions::parse(&subscription.settings.options);
-    parsed.unwrap_or_else(|_| DeliveryOptions::parse(&Map::new()).expect("no option is required"))
+    parsed.unwrap_or_else(|_| DeliveryOptions::parse(&JsonObject::default()).expect("no option is required"))
 }

@@ -28,7 +28,7 @@ fn message(rank: u64) -> Arc<Message> {
 fn subscriber(options: &serde_json::Value) -> SubscriptionDeliveries {
     let settings = SubscriptionSettings {
         subscriber: SUBSCRIBER.to_owned(),
-        options: options.as_object().unwrap().clone(),
+        options: options.as_object().unwrap().into(),
         confirmed: false,
         keys: Vec::new(),
         state: SubscriptionState::Active,

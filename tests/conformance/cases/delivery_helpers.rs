@@ -190,7 +190,7 @@ pub(in crate::conformance) fn expiring_subscription(subscriber: &str) -> NewSubs
 pub(in crate::conformance) fn settings(subscriber: &str) -> SubscriptionSettings {
     SubscriptionSettings {
         subscriber: subscriber.to_owned(),
-        options: Map::from_iter([("subscriber".to_owned(), json!(subscriber))]),
+        options: (&Map::from_iter([("subscriber".to_owned(), json!(subscriber))])).into(),
         confirmed: true,
         keys: Vec::new(),
         state: SubscriptionState::Active,

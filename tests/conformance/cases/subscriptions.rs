@@ -23,7 +23,8 @@ const S: Duration = Duration::from_secs(1);
 fn full_settings(subscriber: &str) -> SubscriptionSettings {
     SubscriptionSettings {
         subscriber: subscriber.to_owned(),
-        options: Map::from_iter([("a".to_owned(), json!([1, null, {"b": "ä"}])), ("c".to_owned(), json!(0.5))]),
+        options: (&Map::from_iter([("a".to_owned(), json!([1, null, {"b": "ä"}])), ("c".to_owned(), json!(0.5))]))
+            .into(),
         confirmed: false,
         keys: vec![
             SigningKey { algorithm: SignatureAlgorithm::Ed25519, bytes: vec![0, 255, 7].into(), until_s: None },

@@ -364,7 +364,7 @@ pub(in crate::conformance) fn client(number: u128) -> ClientId {
 
 pub(in crate::conformance) fn metadata(keys: Value) -> Metadata {
     match keys {
-        Value::Object(keys) => Metadata::from_store(keys),
+        Value::Object(keys) => Metadata::from_store((&keys).into()),
         other => panic!("metadata is an object: {other}"),
     }
 }

@@ -1,6 +1,6 @@
 //! A check finds damage to the entries of messages, to tasks and to subscriptions.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::domain::{
@@ -154,7 +154,7 @@ async fn queue_with_retry(store: &EmbeddedStore) -> (QueueId, SubscriptionId) {
     post(store, &queue, 1, 9).await;
     let settings = SubscriptionSettings {
         subscriber: "http://a".to_owned(),
-        options: Map::new(),
+        options: crate::domain::JsonObject::default(),
         confirmed: true,
         keys: Vec::new(),
         state: SubscriptionState::Active,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    Body, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits, Sharding,
-    Tenant, Term,
+    Body, ClaimId, ClientId, ClientIdRule, JsonObject, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits,
+    Sharding, Tenant, Term,
 };
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::{ClaimStore, MessageStore, Post, QueueStore};
@@ -26,7 +26,7 @@ pub(crate) fn poster() -> ClientId {
 /// Creates a queue with this metadata.
 pub(crate) async fn queue(store: &EmbeddedStore, name: &str, keys: Value) -> QueueId {
     let queue = QueueId::new(ProjectId::new("p").unwrap(), name.parse().unwrap()).unwrap();
-    let metadata = Metadata::from_store(keys.as_object().cloned().unwrap_or_default());
+    let metadata = Metadata::from_store(keys.as_object().map(JsonObject::from).unwrap_or_default());
     store.create_queue(&queue, &metadata).await.unwrap();
     queue
 }
@@ -52,7 +52,7 @@ pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, b
 pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId, ClaimId) {
     let queue = QueueId::new(ProjectId::new("p").unwrap(), "work".parse().unwrap()).unwrap();
     let keys = json!({ "_shards": 2, "_shards_per_tenant": 1 });
-    let metadata = Metadata::from_store(keys.as_object().unwrap().clone());
+    let metadata = Metadata::from_store(keys.as_object().unwrap().into());
     store.create_queue(&queue, &metadata).await.unwrap();
     let revision = store.get_queue(&queue).await.unwrap().unwrap().revision;
     let assignment = Arc::new(Sharding::new(2, 1).unwrap().assign(&Tenant::new("a").unwrap()));

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{PURGE, QUEUE, STATS};
 use crate::api::Error;
@@ -14,7 +15,7 @@ use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
-use crate::domain::{Creation, QueueId, QueueKind};
+use crate::domain::{Creation, JsonObject, QueueId, QueueKind};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -45,22 +46,28 @@ async fn list(State(broker): State<Broker>, caller: Caller, frame: Frame) -> Res
         with_stats: false,
     };
     let listed = broker.list_queues(&caller, &query).await?;
-    let document = |queue: &ListedQueue| {
-        let mut document = json!({ "name": queue.name.plain() });
-        if detailed {
-            document["metadata"] = queue.metadata.keys().clone().into();
-        }
-        document
-    };
-    frame.respond(200, &json!({ "queues": listed.queues.iter().map(document).collect::<Value>() }))
+    let documents = listed.queues.iter().map(|ListedQueue { name, metadata, .. }| QueueDocument {
+        name: name.plain(),
+        metadata: detailed.then_some(metadata.keys()),
+    });
+    frame.respond(200, &Queues { queues: documents.collect() })
+}
+
+#[derive(Serialize)]
+struct Queues<'q> {
+    queues: Vec<QueueDocument<'q>>,
+}
+
+#[derive(Serialize)]
+struct QueueDocument<'q> {
+    name: &'q str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'q JsonObject>,
 }
 
 async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
     frame.request().check_size(broker.limits().max_queue_metadata)?;
-    let metadata = match frame.request().field("metadata") {
-        Some(Value::Object(metadata)) => metadata,
-        _ => Map::new(),
-    };
+    let metadata = frame.request().object("metadata").unwrap_or_default();
     let text = format!("Queue {} created.", queue.name());
     let status = match broker.create_queue(&caller, queue, metadata).await?.value {
         Creation::Created => 201,

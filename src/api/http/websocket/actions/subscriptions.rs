@@ -1,5 +1,7 @@
 //! Actions on subscriptions.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
@@ -32,8 +34,8 @@ pub(super) fn actions() -> Vec<Action> {
 async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
     let marker = frame.request().text("marker").map(|marker| subscriptions::parse_marker(&marker)).transpose()?;
     let page = broker.list_subscriptions(&caller, &queue, marker, frame.request().integer("limit")).await?;
-    let documents: Value = page.iter().map(|found| subscriptions::document(&queue, &found.subscription)).collect();
-    frame.respond(200, &json!({ "subscriptions": documents }))
+    let documents = page.iter().map(|found| subscriptions::document(&queue, &found.subscription));
+    frame.respond(200, &BTreeMap::from([("subscriptions", documents.collect::<Vec<_>>())]))
 }
 
 /// Subscribes a subscriber, or the connection itself if the request names none.

@@ -4,6 +4,7 @@
 //! JSON.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 
@@ -11,7 +12,6 @@ use rmp::Marker;
 use rmp::encode::{self, ValueWriteError};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
-use serde_json::Value;
 use serde_json::de::Read;
 
 /// Minimum absolute value of the float that the parser makes of an integer that does not fit into
@@ -25,15 +25,15 @@ const DEPTH_MAX: usize = 128;
 const FEW_KEYS: usize = 16;
 
 /// The `MessagePack` of a JSON text.
-pub(super) struct Converted {
-    pub(super) msgpack: Vec<u8>,
+pub(crate) struct Converted {
+    pub(crate) msgpack: Vec<u8>,
     /// Whether a number may have been an integer that does not fit into 64 signed bits.
-    pub(super) may_have_oversized_integers: bool,
+    pub(crate) may_have_oversized_integers: bool,
 }
 
 /// Converts a JSON text, which must be one value. Of equal keys, the value of the last one remains,
 /// in the position of the first one.
-pub(super) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
+pub(crate) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
     let mut writer = Writer::with_capacity(json.len());
     match simdutf8::basic::from_utf8(json) {
         Ok(text) => writer.read(&mut serde_json::Deserializer::from_str(text))?,
@@ -50,7 +50,7 @@ pub(super) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
 /// Converts `MessagePack` that a client has sent to the form that the JSON of the same value would
 /// have, under the same rules. Returns why the bytes are not accepted: they are not one value, are
 /// nested too deeply, or have a value without a JSON form, such as binary data.
-pub(super) fn from_msgpack(msgpack: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn from_msgpack(msgpack: &[u8]) -> Result<Vec<u8>, String> {
     let mut writer = Writer { has_other_keys: Some(false), ..Writer::with_capacity(msgpack.len()) };
     let mut rest = msgpack;
     let mut parser = rmp_serde::Deserializer::new(&mut rest);
@@ -72,10 +72,49 @@ pub(super) fn from_msgpack(msgpack: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Removes equal keys by building a tree. This is slow, but objects with equal keys are rare.
+/// Returns the `MessagePack` of the next value of a deserializer.
+pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let mut writer = Writer::with_capacity(0);
+    writer.deserialize(deserializer)?;
+    Ok(writer.bytes)
+}
+
+/// Removes equal keys. This is slower than the rest, but objects with equal keys are rare.
 fn without_equal_keys(msgpack: &[u8]) -> Vec<u8> {
-    let tree: Value = rmp_serde::from_slice(msgpack).expect("it was just written");
-    rmp_serde::to_vec(&tree).expect("a tree always has a MessagePack form")
+    let mut bytes = Vec::with_capacity(msgpack.len());
+    write_distinct(&mut Reader::new(msgpack), &mut bytes).expect("it was just written");
+    bytes
+}
+
+/// Writes the next value without equal keys.
+fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
+    let all = reader.0;
+    match reader.token()? {
+        Token::Array(length) => {
+            written(encode::write_array_len(bytes, length));
+            (0..length).try_for_each(|_| write_distinct(reader, bytes))
+        }
+        Token::Object(length) => {
+            let (mut entries, mut indexes) = (Vec::new(), HashMap::new());
+            for entry in reader.entries(length) {
+                let index = *indexes.entry(entry.0).or_insert(entries.len());
+                if index == entries.len() {
+                    entries.push(entry);
+                }
+                entries[index] = entry;
+            }
+            written(encode::write_map_len(bytes, u32::try_from(entries.len()).ok()?));
+            entries.into_iter().try_for_each(|(key, value)| {
+                written(encode::write_str_len(bytes, u32::try_from(key.len()).ok()?));
+                bytes.extend_from_slice(key);
+                write_distinct(&mut Reader::new(value), bytes)
+            })
+        }
+        _ => {
+            bytes.extend_from_slice(&all[..all.len() - reader.0.len()]);
+            Some(())
+        }
+    }
 }
 
 /// Writes `MessagePack` while a JSON parser visits the values.
@@ -233,7 +272,7 @@ impl<'de> Visitor<'de> for &mut Writer {
 /// The next item of `MessagePack` that was converted from JSON. An array or object is given by its
 /// length, and its elements, or keys and values alternately, follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -247,14 +286,14 @@ pub(super) enum Token<'a> {
 /// Reads `MessagePack` that was converted from JSON, token by token. Its functions return `None` if
 /// the bytes are something else or end early.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(msgpack: &'a [u8]) -> Self {
+    pub(crate) fn new(msgpack: &'a [u8]) -> Self {
         Self(msgpack)
     }
 
-    pub(super) fn token(&mut self) -> Option<Token<'a>> {
+    pub(crate) fn token(&mut self) -> Option<Token<'a>> {
         let [marker] = self.take()?;
         Some(match Marker::from_u8(marker) {
             Marker::Null => Token::Null,
@@ -296,7 +335,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the bytes of the next value, including its elements.
-    pub(super) fn value(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn value(&mut self) -> Option<&'a [u8]> {
         let all = self.0;
         let mut tokens = 1_u64;
         while tokens > 0 {
@@ -312,7 +351,7 @@ impl<'a> Reader<'a> {
 
     /// Advances to the value of a key in the object of `length` keys whose keys come next. Returns
     /// whether the object has the key.
-    pub(super) fn seek(&mut self, key: &[u8], length: u32) -> bool {
+    pub(crate) fn seek(&mut self, key: &[u8], length: u32) -> bool {
         for _ in 0..length {
             match self.token() {
                 Some(Token::Text(found)) if found == key => return true,
@@ -323,11 +362,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the keys and values of the object of `length` keys whose keys come next.
-    pub(super) fn entries(&mut self, length: u32) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        (0..length).map_while(|_| match self.token()? {
+    pub(crate) fn entries(&mut self, length: u32) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        (0..length).map_while(|_| self.entry())
+    }
+
+    /// Returns the next key and its value.
+    pub(crate) fn entry(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        match self.token()? {
             Token::Text(key) => Some((key, self.value()?)),
             _ => None,
-        })
+        }
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -343,9 +387,36 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns the number of values in the arrays and objects of a value, at all levels, and the number of
+/// levels.
+pub(crate) fn extent(msgpack: &[u8]) -> (u64, usize) {
+    let (mut reader, mut values, mut levels) = (Reader::new(msgpack), 0, 0);
+    // Number of keys and values that follow of each array and object that has not ended.
+    let mut open: Vec<u64> = Vec::new();
+    while let Some(token) = reader.token() {
+        if let Some(left) = open.last_mut() {
+            *left -= 1;
+        }
+        let (length, tokens_per_value) = match token {
+            Token::Array(length) => (u64::from(length), 1),
+            Token::Object(length) => (u64::from(length), 2),
+            _ => (0, 0),
+        };
+        if tokens_per_value > 0 {
+            values += length;
+            open.push(length * tokens_per_value);
+            levels = levels.max(open.len());
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+    }
+    (values, levels)
+}
+
 /// Serializes `MessagePack` that was converted from JSON to another format, such as JSON. Fails for
 /// other `MessagePack`.
-pub(super) fn serialize<S: Serializer>(msgpack: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(msgpack: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     Remaining(Cell::new(Reader(msgpack))).serialize(serializer)
 }
 
