@@ -43,6 +43,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -74,8 +75,12 @@ use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
 
-/// Maximum number of queues whose metadata a process caches.
-const KNOWN_QUEUES_MAX: usize = 10_000;
+/// Number of queues that a process usually knows.
+const KNOWN_QUEUES: usize = 10_000;
+/// Maximum size of all queues that a process knows, in bytes.
+const KNOWN_QUEUES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Size of a known queue without its metadata, in bytes: its id, and what the cache adds.
+const KNOWN_QUEUE_BYTES: u64 = 512;
 
 /// The service behind the API. Clones share their state.
 #[derive(Clone)]
@@ -97,7 +102,7 @@ pub struct Parts {
     metrics: Arc<Metrics>,
     /// Queues at their last known revisions. A post names the revision that it was prepared for, and
     /// the store rejects it if the queue has changed. An outdated entry therefore does no harm.
-    known_queues: Cache<QueueId, Arc<Queue>>,
+    known_queues: Cache<QueueId, Arc<Queue>, KnownQueueWeight>,
     encryption: Encryption,
     /// The writes that are running.
     writes: TaskTracker,
@@ -131,6 +136,16 @@ pub struct Options {
     pub socket_requests_max: Option<u32>,
     /// The rules for mails to subscribers; `None` if no mail is sent.
     pub mail: Option<MailRules>,
+}
+
+/// The size of a queue that the process knows, in bytes.
+#[derive(Clone)]
+struct KnownQueueWeight;
+
+impl Weighter<QueueId, Arc<Queue>> for KnownQueueWeight {
+    fn weight(&self, _id: &QueueId, queue: &Arc<Queue>) -> u64 {
+        KNOWN_QUEUE_BYTES + queue.metadata.keys().as_msgpack().len() as u64
+    }
 }
 
 impl fmt::Debug for Broker {
@@ -191,7 +206,7 @@ impl Broker {
             confirmations: Confirmations::default(),
             connected: ConnectedSubscriptions::default(),
             metrics,
-            known_queues: Cache::new(KNOWN_QUEUES_MAX),
+            known_queues: Cache::with_weighter(KNOWN_QUEUES, KNOWN_QUEUES_BYTES_MAX, KnownQueueWeight),
             encryption: Encryption::new(cipher),
             writes: TaskTracker::new(),
             shared_reads: SharedReads::default(),
@@ -282,9 +297,27 @@ async fn outcome<T>(task: JoinHandle<T>) -> T {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use serde_json::json;
     use tokio::runtime::Runtime;
 
     use super::*;
+    use crate::domain::{Metadata, Revision};
+
+    #[test]
+    fn known_queues_are_bounded_in_bytes() {
+        let cache = Cache::with_weighter(KNOWN_QUEUES, KNOWN_QUEUES_BYTES_MAX, KnownQueueWeight);
+        let keys = json!({ "a": "x".repeat(65_000) });
+        let metadata = Metadata::from_store(keys.as_object().unwrap().into());
+        let queue = Arc::new(Queue { metadata, revision: Revision(1) });
+        let insert = |number: usize, queue: &Arc<Queue>| {
+            let name = format!("q{number}").parse().unwrap();
+            cache.insert(QueueId::new(ProjectId::new("p").unwrap(), name).unwrap(), queue.clone());
+        };
+
+        (0..2_000).for_each(|number| insert(number, &queue));
+
+        assert!((100..300).contains(&cache.len()), "{} queues", cache.len());
+    }
 
     #[test]
     fn a_request_whose_write_ends_with_the_runtime_does_not_panic() {
