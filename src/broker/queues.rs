@@ -20,6 +20,11 @@ const NAMES_PER_STEP: usize = 100;
 /// Maximum number of names that one request examines. It is high because published clients regard a
 /// page without queues as the end of the list.
 const NAMES_PER_REQUEST_MAX: usize = 10_000;
+/// Number of bytes of metadata after which a step of a list ends.
+const BYTES_PER_STEP: usize = 256 * 1024;
+/// Number of bytes of metadata after which a list ends, although more queues may match.
+const BYTES_PER_REQUEST: usize = 16 * 1024 * 1024;
+
 /// A query for queues of a project.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueQuery {
@@ -59,7 +64,7 @@ pub struct ListedQueues {
     /// The queues, in byte order of their names.
     pub queues: Vec<ListedQueue>,
     /// The marker of the next page; `None` for an empty page at the end of the list. An empty page
-    /// has a marker if the request has examined the maximum number of names.
+    /// has a marker if the request has examined the maximum number of names or bytes.
     pub next: Option<String>,
 }
 
@@ -173,8 +178,8 @@ impl Broker {
     }
 
     /// Returns a page of the project's queues, or of its topics, by name. It examines a bounded number
-    /// of names in small steps, so a page may be shorter than its limit, or empty, although more
-    /// queues match. Lists of one project that have filters or statistics run one after another.
+    /// of names and bytes of metadata in small steps, so a page may be shorter than its limit, or empty,
+    /// although more queues match. Lists of one project that have filters or statistics run one after another.
     ///
     /// If a pool is down, a list that needs its metadata or statistics fails. A list of names does not.
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
@@ -188,18 +193,20 @@ impl Broker {
             None => None,
         };
         let mut page: Vec<ListedQueue> = Vec::new();
-        let (mut after, mut left) = (query.after.clone(), NAMES_PER_REQUEST_MAX);
-        while left > 0 {
+        let (mut after, mut left, mut bytes_left) = (query.after.clone(), NAMES_PER_REQUEST_MAX, BYTES_PER_REQUEST);
+        while left > 0 && bytes_left > 0 {
             let step = if query.has_filter() { NAMES_PER_STEP } else { NAMES_PER_STEP.min(limit - page.len()) };
             let listing = QueueListing {
                 names: NameRange::of_kind(query.kind, after.as_deref(), query.name_prefix.as_deref()),
                 name_part: query.name.clone(),
                 examined_max: step.min(left),
+                bytes: BYTES_PER_STEP,
                 needs_metadata: query.detailed || query.with_stats || !query.metadata.is_empty(),
             };
             let store = access.admit().await?;
             let examined = store.list_queues(project, &listing).await?;
             left -= listing.examined_max;
+            bytes_left = bytes_left.saturating_sub(examined.bytes());
             let matching = examined.queues.into_iter().filter(|(_, queue)| query.has_metadata(queue));
             let listed = matching.map(|(name, queue)| ListedQueue { name, metadata: queue.metadata, stats: None });
             page.extend(listed.take(limit - page.len()));
@@ -287,11 +294,47 @@ mod tests {
     use crate::broker::test_options::{limits, push_config};
     use crate::domain::{ClientIdRule, ProjectId};
     use crate::metrics::Metrics;
+    use crate::storage::QueueStore as _;
     use crate::storage::embedded::EmbeddedStore;
 
     fn caller(project: &str) -> Caller {
         let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
         Caller::Client(Client { project: ProjectId::new(project).unwrap(), id, roles: Vec::new(), identity: None })
+    }
+
+    /// Metadata of an earlier release can have more values than are accepted now.
+    #[tokio::test]
+    async fn a_list_examines_a_bounded_size_of_metadata_and_continues_after_it() {
+        let store = Arc::new(EmbeddedStore::in_memory().unwrap());
+        let broker = Broker::new(store.clone(), limits(), push_config(), None, Arc::new(Metrics::default()));
+        let keys = serde_json::json!({ "a": vec![vec![0]; 16_000], "b": "x".repeat(500_000) });
+        let metadata = Metadata::from_store(keys.as_object().unwrap().into());
+        let count = 2 * BYTES_PER_REQUEST / metadata.keys().as_msgpack().len() - 2;
+        let id = |number: usize| {
+            QueueId::new(ProjectId::new("p").unwrap(), format!("q{number:02}").parse().unwrap()).unwrap()
+        };
+        for number in 0..count {
+            store.create_queue(&id(number), &metadata).await.unwrap();
+        }
+        let filter = ("c".to_owned(), rmp_serde::to_vec(&1).unwrap());
+        let mut query = QueueQuery { metadata: vec![filter], detailed: true, ..QueueQuery::default() };
+
+        let mut pages = Vec::new();
+        while pages.len() < 9 {
+            let page = broker.list_queues(&caller("p"), &query).await.unwrap();
+            assert_eq!(page.queues, []);
+            query.after.clone_from(&page.next);
+            pages.push(page.next);
+            if query.after.is_none() {
+                break;
+            }
+        }
+        assert!(matches!(&pages[..], [Some(_), None]), "{pages:?}");
+
+        query.metadata = vec![("b".to_owned(), rmp_serde::to_vec(&"x".repeat(500_000)).unwrap())];
+        let page = broker.list_queues(&caller("p"), &query).await.unwrap();
+        assert_eq!(page.queues.len(), 10);
+        assert_eq!(broker.get_metadata(&caller("p"), &id(0)).await.unwrap(), metadata);
     }
 
     #[tokio::test]

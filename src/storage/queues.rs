@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::error::Error;
 use crate::domain::queue_id::TOPIC_MARK;
@@ -11,6 +12,8 @@ use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, Qu
 /// Maximum number of steps of due changes that [`QueueStore::summarize_queues`] applies to queues
 /// other than the first one. A step covers some hundreds of messages.
 const SUMMARY_DUE_STEPS_MAX: usize = 64;
+/// Maximum number of queues of a listing that are read at a time, each by a command of its own.
+const READS_IN_FLIGHT_MAX: usize = 16;
 
 /// Completes summaries of these queues that a driver has read. A summary is missing if due changes
 /// must be applied to its queue first. For such a queue, `apply_step` applies some of them and reads
@@ -76,8 +79,8 @@ pub trait QueueStore: Send + Sync {
     /// Examines the next queue names of the project in byte order, and returns the queues that
     /// match the listing.
     ///
-    /// One call examines at most `examined_max` names. A page may therefore be empty before the end
-    /// of the list.
+    /// One call examines at most `examined_max` names, and ends when the metadata that it has read has
+    /// the size `bytes`. A page may therefore be empty before the end of the list.
     ///
     /// # Errors
     ///
@@ -112,7 +115,7 @@ pub enum UpdateOutcome {
 }
 
 /// Selects queues of a project.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueListing {
     /// The names to examine.
     pub names: NameRange,
@@ -120,9 +123,18 @@ pub struct QueueListing {
     pub name_part: Option<String>,
     /// Maximum number of names to examine; not 0.
     pub examined_max: usize,
+    /// Size of metadata, in bytes, after which the listing examines no further name; not 0.
+    pub bytes: usize,
     /// Whether the caller uses the metadata. Otherwise, queues of a pool that is down may be listed
     /// without it.
     pub needs_metadata: bool,
+}
+
+impl Default for QueueListing {
+    fn default() -> Self {
+        let names = NameRange::default();
+        Self { names, name_part: None, examined_max: 1, bytes: usize::MAX, needs_metadata: false }
+    }
 }
 
 impl QueueListing {
@@ -170,6 +182,39 @@ pub struct QueuePage {
     pub queues: Vec<(QueueName, Queue)>,
     /// The last name examined, from which the listing continues; `None` at the end of the list.
     pub reached: Option<QueueName>,
+}
+
+impl QueuePage {
+    /// Returns the size of the metadata of the queues, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.queues.iter().map(|(_, queue)| queue.metadata.keys().as_msgpack().len()).sum()
+    }
+
+    /// Returns the page of the queues that these reads return, in their order. `reached` is the name from
+    /// which the listing continues if all of them are read.
+    pub(super) async fn read<R>(
+        reads: impl IntoIterator<Item = R>,
+        reached: Option<QueueName>,
+        listing: &QueueListing,
+    ) -> Result<Self, Error>
+    where
+        R: Future<Output = Result<Option<(QueueName, Queue)>, Error>>,
+    {
+        let (mut reads, mut page) = (stream::iter(reads).buffered(READS_IN_FLIGHT_MAX), Self::default());
+        let mut bytes = 0;
+        while let Some(read) = reads.try_next().await? {
+            let Some((name, queue)) = read else { continue };
+            bytes += queue.metadata.keys().as_msgpack().len();
+            page.queues.push((name.clone(), queue));
+            if bytes >= listing.bytes {
+                page.reached = Some(name);
+                return Ok(page);
+            }
+        }
+        page.reached = reached;
+        Ok(page)
+    }
 }
 
 /// The result of one step of a listing of projects.

@@ -53,6 +53,7 @@ suite! {
             a_list_can_start_after_any_text,
             pages_of_queues_are_full_and_cover_the_whole_list,
             a_list_examines_a_bounded_number_of_names,
+            a_list_reads_a_bounded_size_of_metadata,
             a_list_with_a_prefix_examines_only_names_that_begin_with_it,
             a_list_shows_the_metadata_and_revision_of_each_queue,
             a_list_skips_deleted_queues,

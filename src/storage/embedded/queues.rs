@@ -91,22 +91,24 @@ impl QueueStore for EmbeddedStore {
 impl<T: Table> View<T> {
     /// Lists queues of the project whose keys begin with `of`.
     fn list(&self, of: &[u8], listing: &QueueListing) -> Result<QueuePage, Error> {
-        let (mut page, mut examined) = (QueuePage::default(), 0);
+        let (mut page, mut examined, mut bytes) = (QueuePage::default(), 0, 0);
         let Some((from, end)) = keys::in_range(of, &listing.names) else {
             return Ok(page);
         };
         let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));
         let entries = self.registry.range::<&[u8]>(range)?;
-        for entry in entries.take(listing.examined_max) {
+        for entry in entries {
             let (key, row) = entry?;
             let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
             let name = queue.name();
             examined += 1;
-            if examined == listing.examined_max {
-                page.reached = Some(name.clone());
-            }
             if listing.includes(name) && !QueueRow::decode(row.value())?.0.is_placed() {
+                bytes += row.value().len();
                 page.queues.push((name.clone(), read_queue(row.value())?));
+            }
+            if examined == listing.examined_max || bytes >= listing.bytes {
+                page.reached = Some(name.clone());
+                break;
             }
         }
         Ok(page)

@@ -27,8 +27,7 @@ impl PooledStore {
         let page = self.0.management.list_places(project, &listing.names, listing.examined_max).await?;
         let matching = page.queues.into_iter().filter(|(name, _)| listing.includes(name));
         let reads: Vec<_> = matching.map(|(name, place)| self.read_listed(project, name, place, listing)).collect();
-        let queues: Vec<_> = stream::iter(reads).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;
-        Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached: page.reached })
+        QueuePage::read(reads, page.reached, listing).await
     }
 
     async fn read_listed(

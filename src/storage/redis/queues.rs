@@ -8,7 +8,6 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::future::try_join_all;
 use tracing::warn;
 use uuid::Uuid;
 
@@ -109,8 +108,8 @@ impl QueueStore for RedisStore {
         let reached = names.last().cloned().filter(|_| !is_end);
         // Metadata is fetched only for matching names, because each takes a command.
         let matching = names.into_iter().filter(|name| listing.includes(name));
-        let queues = try_join_all(matching.map(|name| self.get_named_queue(project, name))).await?;
-        Ok(QueuePage { queues: queues.into_iter().flatten().collect(), reached })
+        let reads: Vec<_> = matching.map(|name| self.get_named_queue(project, name)).collect();
+        QueuePage::read(reads, reached, listing).await
     }
 
     async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {

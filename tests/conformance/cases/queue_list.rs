@@ -81,6 +81,7 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
             names: NameRange::of_kind(QueueKind::Queue, Some(&from), None),
             name_part: Some("b".to_owned()),
             examined_max: 2,
+            bytes: usize::MAX,
             needs_metadata: true,
         };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
@@ -91,6 +92,27 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
 
     let expected = [("", "a2"), ("b1", "b1"), ("b2", "")];
     assert_eq!(steps, expected.map(|(names, reached)| (names.to_owned(), reached.to_owned())));
+}
+
+pub(in crate::conformance) async fn a_list_reads_a_bounded_size_of_metadata(subject: &Subject) {
+    let large = metadata(json!({ "k": "x".repeat(1_000) }));
+    for name in ["a", "b", "c", "d", "e"] {
+        let keys = if name == "c" { metadata(json!({})) } else { large.clone() };
+        subject.store().create_queue(&subject.id(name), &keys).await.expect("the store answers");
+    }
+
+    let (mut steps, mut after) = (Vec::new(), Some(String::new()));
+    while let Some(from) = after.take() {
+        let names = NameRange::of_kind(QueueKind::Queue, Some(&from), None);
+        let listing = QueueListing { names, bytes: 2_000, examined_max: 9, needs_metadata: true, name_part: None };
+        let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
+        let names: Vec<String> = page.queues.iter().map(|(name, _)| name.to_string()).collect();
+        after = page.reached.map(|name| name.to_string());
+        steps.push(names.join(" "));
+    }
+
+    steps.retain(|step| !step.is_empty());
+    assert_eq!(steps, ["a b", "c d e"]);
 }
 
 pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_that_begin_with_it(subject: &Subject) {
@@ -124,6 +146,7 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
             names: NameRange::of_kind(QueueKind::Queue, after, Some(prefix)),
             name_part: part.map(str::to_owned),
             examined_max: names.len(),
+            bytes: usize::MAX,
             needs_metadata: true,
         };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
@@ -139,6 +162,7 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
         names: NameRange::of_kind(QueueKind::Queue, None, Some("ab")),
         name_part: Some("z".to_owned()),
         examined_max: 3,
+        bytes: usize::MAX,
         needs_metadata: true,
     };
     let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
@@ -210,7 +234,7 @@ pub(in crate::conformance) async fn topics_are_listed_and_counted_apart_from_que
     }
     let list = async |kind, after, prefix, examined_max| {
         let names = NameRange::of_kind(kind, after, prefix);
-        let listing = QueueListing { names, name_part: None, examined_max, needs_metadata: true };
+        let listing = QueueListing { names, examined_max, needs_metadata: true, ..QueueListing::default() };
         let page = subject.store().list_queues(subject.project(), &listing).await.expect("the store answers");
         assert!(page.queues.iter().all(|(name, _)| name.kind() == kind), "{page:?}");
         let names: Vec<_> = page.queues.iter().map(|(name, _)| name.to_string()).collect();

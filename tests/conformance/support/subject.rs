@@ -118,7 +118,7 @@ impl Subject {
     /// Lists all queues of the project with one call. There must be fewer than `examined_max`.
     pub(in crate::conformance) async fn queues(&self, examined_max: usize) -> Vec<(QueueName, Queue)> {
         let names = NameRange::of_kind(QueueKind::Queue, None, None);
-        let listing = QueueListing { names, name_part: None, examined_max, needs_metadata: true };
+        let listing = QueueListing { names, examined_max, needs_metadata: true, ..QueueListing::default() };
         let page = self.store().list_queues(&self.project, &listing).await.expect(OK);
         assert_eq!(page.reached, None, "there are more than {examined_max} queues");
         page.queues
@@ -135,7 +135,7 @@ impl Subject {
         while names.len() < limit {
             let examined_max = limit - names.len();
             let range = NameRange::of_kind(QueueKind::Queue, after.as_deref(), None);
-            let listing = QueueListing { names: range, name_part: None, examined_max, needs_metadata: true };
+            let listing = QueueListing { names: range, examined_max, needs_metadata: true, ..QueueListing::default() };
             let page = self.store().list_queues(project, &listing).await.expect(OK);
             names.extend(page.queues.into_iter().map(|(name, _)| name.to_string()));
             match page.reached {
