@@ -57,7 +57,6 @@ pub trait SubscriptionStore: Send + Sync {
 
 /// The result of creating a subscription.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each creation")]
 pub enum SubscriptionCreation {
     /// The subscription is new.
     Created,
