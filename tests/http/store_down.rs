@@ -21,7 +21,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
     let task = format!("/tasks/{}", Uuid::new_v4());
     let subscription = format!("/subscriptions/{}", Uuid::new_v4());
     let of_subscription = |method: Method, path: &str| at(method, &format!("{subscription}{path}"));
-    let subscribe = api.post(&format!("{q}/subscriptions"), &json!({"subscriber": "http://192.0.2.1/"}));
+    let subscribe = api.post(&format!("{q}/subscriptions"), &json!({"subscriber": "http://1.1.1.1/"}));
     let confirm = of_subscription(Method::PUT, "/confirm").json(&json!({"confirmed": true}));
     let redeliver = of_subscription(Method::POST, "/redeliver").json(&json!({"since": "now"}));
     let patch = at(Method::PATCH, "").header("Content-Type", PATCH_TYPE).body("[]");

@@ -133,12 +133,22 @@ async fn a_subscriber_is_unique_in_its_queue_until_it_is_confirmed() {
 
 /// Row 8.3-2.
 #[tokio::test]
-async fn the_queue_is_created_even_if_the_subscription_is_refused() {
+async fn the_queue_is_created_unless_the_subscription_is_refused() {
     let api = new_project();
+    let queues = async || answered(api.get("/v2/queues"), 200).await.json()["queues"].clone();
 
-    refused(api.subscribe(&json!({"subscriber": "mailto:a@b.example"})), 400, INVALID_REQUEST).await;
+    for fields in [
+        json!({"subscriber": "mailto:a@b.example"}),
+        json!({"subscriber": URI, "ttl": 0}),
+        json!({"subscriber": URI, "options": {"dead_letter_queue": "q"}}),
+        json!({"subscriber": URI, "secret": "hush"}),
+    ] {
+        refused(api.subscribe(&fields), 400, INVALID_REQUEST).await;
+        assert_eq!(queues().await, json!([]), "{fields}");
+    }
 
-    assert_eq!(pick(&answered(api.get("/v2/queues"), 200).await.json()["queues"], "name"), ["q"]);
+    api.subscription(&json!({"subscriber": URI})).await;
+    assert_eq!(pick(&queues().await, "name"), ["q"]);
 }
 
 /// Rows 8.2-1, 8.2-2, 8.2-3, 8.2-4, 8.2-5.

@@ -20,7 +20,7 @@ async fn no_request_creates_a_queue_over_the_quota() {
         let api = server.project(&format!("p-{}", uuid::Uuid::new_v4()));
         answered(api.put("/v2/queues/a"), 201).await;
         answered(api.post("/v2/queues/b/messages", &messages(1)), 201).await;
-        let subscription = json!({"subscriber": "http://192.0.2.1/"});
+        let subscription = json!({"subscriber": "http://1.1.1.1/"});
 
         for request in [
             api.put("/v2/queues/c"),

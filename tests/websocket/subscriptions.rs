@@ -64,6 +64,8 @@ async fn the_options_of_a_subscription_choose_and_mark_messages() {
     assert_eq!(socket.document().await, expected);
     let invalid = json!({ "queue_name": "x", "options": { "match": 1 } });
     assert_eq!(socket.ask("subscription_create", invalid).await.0, 400);
+    let (_, queues) = socket.ask("queue_list", json!({})).await;
+    assert_eq!(queues["queues"].as_array().unwrap().len(), 1, "a refused request creates no queue: {queues}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::broker::feed::Feed;
 use crate::broker::messages::MessageQuery;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{DeliveryOptions, QueueId, SubscriptionDraft, SubscriptionId};
+use crate::domain::{DeliveryOptions, Metadata, QueueId, SubscriptionDraft, SubscriptionId};
 
 /// A subscription of a connection. It ends when `end` is dropped, or before.
 pub struct ConnectedSubscription {
@@ -37,7 +37,8 @@ pub struct SubscriptionEnd {
 
 impl Broker {
     /// Subscribes a connection to the queue from the position of the query. Creates the queue if it
-    /// does not exist. A connection has at most one subscription of a queue.
+    /// does not exist, unless the request is refused. A connection has at most one subscription of a
+    /// queue.
     pub async fn subscribe_connection(
         &self,
         caller: &Caller,
@@ -47,9 +48,6 @@ impl Broker {
         from: MessageQuery,
     ) -> Result<ConnectedSubscription, Error> {
         let access = self.store.authorize(caller, Action::CreateSubscription, queue)?;
-        let store = access.admit().await?;
-        self.create_subscribed_queue(caller, store, queue).await?;
-
         let draft = SubscriptionDraft::parse_change(fields, &self.push.addresses, now_s())?;
         let given = draft.options.unwrap_or_default();
         let options = DeliveryOptions::parse(&given).map_err(InvalidSubscription::from)?;
@@ -60,6 +58,10 @@ impl Broker {
         self.connected.add(queue, id, new, self.push.max_subscriptions_per_queue.into())?;
         let expires_at = created.checked_add(Duration::from_secs(ttl_s));
         let end = SubscriptionEnd { all: self.connected.clone(), queue: queue.clone(), id, expires_at, deleted };
+        let store = access.admit().await?;
+        self.check_queue_quota(caller, &store, queue).await?;
+        let created = queue.clone();
+        self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
         let feed = self.follow(caller, queue.clone(), &from).await?;
         Ok(ConnectedSubscription { feed, options, end })
     }

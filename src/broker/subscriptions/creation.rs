@@ -38,8 +38,8 @@ pub enum Subscribed {
 }
 
 impl Broker {
-    /// Creates a subscription of the queue. Creates the queue first if it does not exist, even if
-    /// the request is then refused.
+    /// Creates a subscription of the queue. Creates the queue first if it does not exist. A refused
+    /// request creates neither.
     pub async fn create_subscription(
         &self,
         caller: &Caller,
@@ -47,12 +47,6 @@ impl Broker {
         request: SubscriptionRequest,
     ) -> Result<Subscribed, Error> {
         let access = self.store.authorize(caller, Action::CreateSubscription, &queue)?;
-        let reached = self.reached_subscriptions(queue.project()).await;
-        if reached.is_none() {
-            let store = access.admit().await?;
-            self.create_subscribed_queue(caller, store, &queue).await?;
-        }
-
         let draft = SubscriptionDraft::parse_new(&request.fields, &self.push.addresses, now_s())?;
         let subscriber = draft.subscriber.as_ref().ok_or(InvalidSubscription::NoSubscriber)?;
         self.name_check.check(subscriber, &self.push.addresses).await?;
@@ -62,6 +56,10 @@ impl Broker {
         mail::check(self.mail.as_ref(), subscriber.as_str(), &parsed)?;
         let key = draft.key(&options)?.unwrap_or_else(|| SigningKey::random(parsed.signature));
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
+        let reached = self.reached_subscriptions(queue.project()).await;
+        if reached.is_none() {
+            self.check_queue_quota(caller, &access.admit().await?, &queue).await?;
+        }
         let trust = self.create_trust(caller, &request.user_token, subscriber, &mut options, ttl_s).await?;
         let new = NewSubscription {
             id: SubscriptionId::random(),
@@ -93,19 +91,6 @@ impl Broker {
             outcome
         })
         .await
-    }
-
-    /// Creates the queue of a subscription, if it does not exist.
-    pub(super) async fn create_subscribed_queue(
-        &self,
-        caller: &Caller,
-        store: AdmittedStore,
-        queue: &QueueId,
-    ) -> Result<(), Error> {
-        self.check_queue_quota(caller, &store, queue).await?;
-        let created = queue.clone();
-        self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
-        Ok(())
     }
 
     /// Stores a subscription, or finds the existing one of its subscriber. `reached` is the quota of

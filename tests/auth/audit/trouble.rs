@@ -61,6 +61,23 @@ async fn a_flood_of_refused_requests_is_cut_off_and_counted_and_hides_nothing_el
     assert_eq!(queues(&lines), ["orders", "mails"]);
 }
 
+/// A failed request has changed nothing, so the limit on its records hides no change.
+#[tokio::test]
+async fn a_flood_of_refused_subscriptions_changes_nothing() {
+    let server = Audited::start("memory:", &[]);
+    let api = server.sukkal.project("shop");
+    let subscribe = |queue: usize, subscriber: &str| {
+        send(api.post(&format!("/v2/queues/q{queue}/subscriptions"), &json!({ "subscriber": subscriber })))
+    };
+
+    let refused = join_all((0..3 * REFUSALS_MAX).map(|queue| subscribe(queue, "http://127.0.0.1:1/"))).await;
+
+    assert!(refused.iter().all(|answer| answer.status == 400));
+    assert_eq!(answered(api.get("/v2/queues"), 200).await.json()["queues"], json!([]));
+    let created = subscribe(0, "http://1.1.1.1/").await;
+    assert_eq!((created.status, &server.line_of(&created)["outcome"]), (201, &json!("success")));
+}
+
 #[tokio::test]
 async fn after_a_rotation_lines_go_to_a_new_file_that_others_cannot_read() {
     let server = Audited::start("memory:", &[]);
