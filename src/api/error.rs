@@ -359,7 +359,7 @@ impl Error {
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "Foreign origin"),
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, "426 Upgrade Required"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::FORBIDDEN, "Quota exceeded"),
-            Self::Broker(Broker::Forbidden | Broker::ForbiddenShare { .. }) => {
+            Self::Broker(Broker::Forbidden | Broker::ForbiddenShare { .. } | Broker::ForbiddenTarget(_)) => {
                 (StatusCode::FORBIDDEN, "Not authorized")
             }
             Self::Broker(

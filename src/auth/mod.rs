@@ -13,7 +13,7 @@ pub use self::trusts::Trusts;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::domain::{ClientId, ProjectId};
+use crate::domain::{Author, ClientId, ProjectId, role};
 
 /// The role of operators.
 const ADMIN: &str = "admin";
@@ -61,6 +61,19 @@ impl Client {
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.identity.as_ref()?.expires_at
+    }
+
+    /// Returns whether the client is a guest: the holder of a pre-signed URL for one queue.
+    #[must_use]
+    pub fn is_guest(&self) -> bool {
+        !self.roles.iter().all(|role| role::is_role_of_credentials(role))
+    }
+
+    /// Returns the client as it is stored with what the service does later in its name.
+    #[must_use]
+    pub fn to_author(&self) -> Author {
+        let user = self.identity.as_ref().map(|identity| identity.subject.clone());
+        Author { user, roles: self.roles.clone() }
     }
 
     /// Returns whether the client has the role of operators (Zaqar's `role:admin`).

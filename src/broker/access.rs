@@ -122,6 +122,21 @@ impl GuardedStore {
         }
     }
 
+    /// Succeeds if the caller may name another queue of its project, to which the service then posts in
+    /// its name. `key` is the key or the option that names the queue. Guests may not, because they have
+    /// rights on one queue only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForbiddenTarget`] if the caller may not post messages, or is a guest.
+    pub(super) fn authorize_target(&self, caller: &Caller, key: &'static str) -> Result<(), Error> {
+        let (action, permission) = (Action::PostMessages, Action::PostMessages.permission());
+        let is_guest = caller.as_client().is_some_and(Client::is_guest);
+        let is_allowed = !is_guest && self.permits(caller, permission);
+        note(caller, action, permission, is_allowed);
+        if is_allowed { Ok(()) } else { Err(Error::ForbiddenTarget(key)) }
+    }
+
     /// Returns the store for one action of this caller.
     ///
     /// # Errors

@@ -99,6 +99,7 @@ impl Registration {
                 keys: Vec::new(),
                 state: SubscriptionState::Active,
                 requests: Vec::new(),
+                author: None,
             },
         }
     }

@@ -12,8 +12,8 @@ use super::messages::{Delay, Draft, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
 use crate::domain::{
-    Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, QueueId, QueueName, Rank, Retry, Scope,
-    SubscriptionId, SubscriptionSettings, SubscriptionStatus,
+    Author, Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, QueueId, QueueName, Rank, Retry,
+    Scope, SubscriptionId, SubscriptionSettings, SubscriptionStatus,
 };
 use crate::storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
@@ -172,17 +172,31 @@ impl QueueDeliveries {
         message.poster == client_id().poster()
     }
 
+    /// Returns whether the current policy allows posts in the name of this author. Without an author, a
+    /// release that did not store authors has stored the subscription, and posts are allowed.
+    #[must_use]
+    pub fn may_post_for(&self, author: Option<&Author>) -> bool {
+        author.is_none_or(|author| {
+            let caller = Caller::Client(self.client(author.roles.clone()));
+            self.broker.store.allows(&caller, Action::PostMessages)
+        })
+    }
+
     /// Posts a message to another queue of the project. Posting again under the same key has no
     /// effect for as long as the store keeps the key. A sealed body stays sealed.
     pub async fn post(&self, to: &QueueName, key: &str, ttl_s: Option<u32>, body: Body) -> Result<(), Error> {
         let queue = QueueId::new(self.queue.project().clone(), to.clone()).expect("the project has a queue");
-        let client = Client { project: queue.project().clone(), id: client_id(), roles: Vec::new(), identity: None };
-        let caller = Caller::SystemAs(client);
+        let caller = Caller::SystemAs(self.client(Vec::new()));
         // The body is not part of the key, because it may be sealed anew before it is posted again.
         let idempotency = IdempotencyKey::new(key.as_bytes(), &[]).ok();
         let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None, durability: None };
         self.broker.post_messages(&caller, queue, request).await.map(drop)
+    }
+
+    /// Returns the client that posts, with these roles.
+    fn client(&self, roles: Vec<String>) -> Client {
+        Client { project: self.queue.project().clone(), id: client_id(), roles, identity: None }
     }
 }
 

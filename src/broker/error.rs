@@ -132,6 +132,9 @@ pub enum Error {
         /// The path.
         path: String,
     },
+    /// The caller may not post to a queue that it names for messages of the service.
+    #[error("You cannot name a queue in {0}, because you are not authorized to post messages to it.")]
+    ForbiddenTarget(&'static str),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -7,6 +7,7 @@ use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
+use crate::domain::metadata::DEAD_LETTER_QUEUE;
 use crate::domain::{
     Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, WithWarnings,
 };
@@ -90,6 +91,7 @@ impl Broker {
         let access = self.store.authorize(caller, Action::CreateQueue, &queue)?;
         let metadata = Metadata::new(metadata, &self.limits)?;
         self.encryption.check(&Metadata::default(), &metadata)?;
+        self.check_dead_letter_queue(caller, &Metadata::default(), &metadata)?;
         let store = access.admit().await?;
         self.check_queue_quota(caller, &store, &queue).await?;
         self.check_flavor(&store, queue.project(), &metadata).await.map_err(|error| match error {
@@ -133,7 +135,7 @@ impl Broker {
         change: impl Fn(&Metadata) -> Result<JsonObject, Error> + Send + Sync + 'static,
     ) -> Result<WithWarnings<JsonObject>, Error> {
         let store = self.store.authorize(caller, Action::UpdateQueue, &queue)?.admit().await?;
-        let this = self.clone();
+        let (this, caller) = (self.clone(), caller.clone());
         self.run_to_completion(async move {
             for _ in 0..ATTEMPTS_MAX {
                 let Some(current) = store.get_queue(&queue).await? else {
@@ -143,6 +145,7 @@ impl Broker {
                 this.check_size(&keys)?;
                 let metadata = Metadata::new(keys, &this.limits)?;
                 this.encryption.check(&current.metadata, &metadata)?;
+                this.check_dead_letter_queue(&caller, &current.metadata, &metadata)?;
                 this.check_flavor(&store, queue.project(), &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(queue.name().kind(), &this.limits);
@@ -152,6 +155,17 @@ impl Broker {
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
         })
         .await
+    }
+
+    /// Succeeds if the caller may post to the dead-letter queue of new metadata, or if the current
+    /// metadata has the same one.
+    fn check_dead_letter_queue(&self, caller: &Caller, current: &Metadata, new: &Metadata) -> Result<(), Error> {
+        match new.dead_letter_queue() {
+            Some(queue) if current.dead_letter_queue() != Some(queue) => {
+                self.store.authorize_target(caller, DEAD_LETTER_QUEUE)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks the size of the patched metadata. The limit on the size of a request bounds one patch

@@ -154,18 +154,22 @@ impl DeliveryOptions {
 }
 
 impl DeliveryOptions {
+    /// Returns the queues that the service posts to, each with the option that names it.
+    pub fn targets(&self) -> impl Iterator<Item = (&'static str, &QueueName)> {
+        let targets = [(DEAD_LETTER_QUEUE, &self.dead_letter_queue), (NOTIFY_QUEUE, &self.notify_queue)];
+        targets.into_iter().filter_map(|(option, queue)| Some((option, queue.as_ref()?)))
+    }
+
     /// Succeeds if a subscription of this queue may have the options.
     ///
     /// # Errors
     ///
     /// [`InvalidOptions::OwnQueue`] if messages of the queue would come back to it.
     pub fn check_for(&self, queue: &QueueName) -> Result<(), InvalidOptions> {
-        for (option, to) in [(DEAD_LETTER_QUEUE, &self.dead_letter_queue), (NOTIFY_QUEUE, &self.notify_queue)] {
-            if to.as_ref() == Some(queue) {
-                return Err(InvalidOptions::OwnQueue(option));
-            }
+        match self.targets().find(|(_, to)| *to == queue) {
+            Some((option, _)) => Err(InvalidOptions::OwnQueue(option)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

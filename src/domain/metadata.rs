@@ -17,7 +17,8 @@ const MAX_POST_SIZE: &str = "_max_messages_post_size";
 const DEFAULT_TTL: &str = "_default_message_ttl";
 const DEFAULT_DELAY: &str = "_default_message_delay";
 const ENABLE_DELAY: &str = "_enable_message_delay";
-const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
+/// The key that names the dead-letter queue.
+pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
 const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
@@ -222,6 +223,12 @@ impl Metadata {
             queue: self.0.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
             ttl_s: self.positive(DEAD_LETTER_TTL).and_then(|ttl| u32::try_from(ttl).ok()),
         })
+    }
+
+    /// Returns the name of the dead-letter queue, if it is set.
+    #[must_use]
+    pub fn dead_letter_queue(&self) -> Option<&str> {
+        self.0.get(DEAD_LETTER_QUEUE)?.as_str()
     }
 
     /// Returns whether the queue encrypts posted messages.

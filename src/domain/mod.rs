@@ -90,8 +90,8 @@ pub use sharding::{Shard, ShardAssignment, Sharding, Tenant};
 pub use stats::{Details, Holding, Stats, Summary, Totals};
 pub use subscriber::Subscriber;
 pub use subscription::{
-    DeliveryRequest, NewSubscription, NumberedRequest, SignatureAlgorithm, SigningKey, Subscription, SubscriptionId,
-    SubscriptionSettings, SubscriptionState,
+    Author, DeliveryRequest, NewSubscription, NumberedRequest, SignatureAlgorithm, SigningKey, Subscription,
+    SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 pub use subscription_draft::SubscriptionDraft;
 pub use taken::Taken;

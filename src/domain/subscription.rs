@@ -48,6 +48,19 @@ pub struct SubscriptionSettings {
     /// What the deliverer is asked to do, the oldest first. It remembers the number of the last
     /// request that it has carried out.
     pub requests: Vec<NumberedRequest>,
+    /// The client in whose name the service posts to the queues that the options name. `None` if they
+    /// name none, or if a release without authors has stored the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+}
+
+/// A client of the project that has named other queues in the options of a subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// The user, the token or the certificate, if the request of the client had a credential.
+    pub user: Option<String>,
+    /// The roles that the client had.
+    pub roles: Vec<String>,
 }
 
 /// Whether notifications of a subscription are sent.

@@ -8,10 +8,10 @@ use super::subscription::Delivery;
 use super::target::Target;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Body, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
+use crate::domain::{Body, QueueName, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
 /// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it has
-/// one. It may be repeated. What push itself has posted is not posted again: otherwise, messages
+/// one and its author may still post. It may be repeated. What push itself has posted is not posted again: otherwise, messages
 /// would multiply in queues that are each other's dead-letter queues.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub(super) async fn post_dead_letter(
 ) -> Result<(), Error> {
     let Delivery { message, due_us, .. } = delivery;
     match &target.options.dead_letter_queue {
-        Some(to) if !deliveries.has_posted(message) => {
+        Some(to) if !deliveries.has_posted(message) && may_post(deliveries, id, target, to) => {
             let key = format!("{id}/{}/{due_us}", message.id);
             deliveries.post(to, &key, Some(message.ttl_s), message.body.clone()).await
         }
@@ -33,8 +33,19 @@ pub(super) async fn post_dead_letter(
     }
 }
 
+/// Returns whether the policy still allows the author of the options to post. Logs it if not.
+fn may_post(deliveries: &QueueDeliveries, id: SubscriptionId, target: &Target, to: &QueueName) -> bool {
+    let (author, queue) = (target.author.as_ref(), deliveries.queue());
+    let is_allowed = deliveries.may_post_for(author);
+    if !is_allowed {
+        let user = author.and_then(|author| author.user.as_deref());
+        warn!(%queue, subscription = %id, %to, user, "the policy does not allow the author of a subscription to post");
+    }
+    is_allowed
+}
+
 /// Pauses or disables an active subscription. A message tells its owner that it is disabled, if the
-/// options name a queue for that. It may be repeated.
+/// options name a queue for that and their author may still post. It may be repeated.
 ///
 /// # Errors
 ///
@@ -52,7 +63,9 @@ pub(super) async fn stop(
         SubscriptionState::Paused(reason) => info!(%queue, subscription = %id, reason, "a subscription is paused"),
         SubscriptionState::Disabled(reason) => info!(%queue, subscription = %id, reason, "a subscription is disabled"),
     }
-    if let (SubscriptionState::Disabled(reason), Some(to)) = (state, &target.options.notify_queue) {
+    if let (SubscriptionState::Disabled(reason), Some(to)) = (state, &target.options.notify_queue)
+        && may_post(deliveries, id, target, to)
+    {
         let mut notice = json!({
             "Message_Type": "SubscriptionDisabled",
             "queue_name": queue.name().plain(),

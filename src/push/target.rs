@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{AddressRules, DeliveryOptions, SigningKey, Subscriber, Subscription};
+use crate::domain::{AddressRules, Author, DeliveryOptions, SigningKey, Subscriber, Subscription};
 
 /// Whom an attempt calls, and how.
 pub(super) struct Target {
@@ -15,6 +15,8 @@ pub(super) struct Target {
     /// The subscriber as its owner has written it.
     pub(super) text: String,
     pub(super) options: Arc<DeliveryOptions>,
+    /// The client in whose name the service posts to the queues in the options.
+    pub(super) author: Option<Author>,
     pub(super) keys: Vec<SigningKey>,
     /// Canceled when the subscription is changed, stopped or deleted.
     pub(super) retired: CancellationToken,
@@ -29,6 +31,7 @@ impl Target {
             trust: settings.trust().map(str::to_owned),
             text: settings.subscriber.clone(),
             options,
+            author: settings.author.clone(),
             keys: settings.keys.clone(),
             retired: CancellationToken::new(),
         }

@@ -234,6 +234,7 @@ mod tests {
             keys: Vec::new(),
             state: SubscriptionState::Paused(Some("why".to_owned())),
             requests: Vec::new(),
+            author: None,
         };
         let (id, head) = (SubscriptionId::random(), SubscriptionHead { revision: 9, began_us: 5_000_000, ttl_s: 60 });
 
@@ -243,6 +244,23 @@ mod tests {
         assert_eq!(read, Subscription { id, revision: Revision(9), ttl_s: 60, age_s: 3, settings });
         assert_eq!(SubscriptionHead::decode(&record).unwrap().end_s(), 65);
         assert!(decode_subscription(id, &record[..SUBSCRIPTION_HEAD_BYTES - 1], 0).is_err());
+    }
+
+    /// Releases before authors have stored such settings.
+    #[test]
+    fn settings_without_an_author_are_read_as_those_of_earlier_releases() {
+        let old = serde_json::json!({
+            "subscriber": "http://a.example/", "options": {"dead_letter_queue": "dead"}, "confirmed": false, "keys": [],
+            "state": "Active", "requests": [],
+        });
+        let head = SubscriptionHead { revision: 9, began_us: 5_000_000, ttl_s: 60 };
+        let mut record = [head.revision, head.began_us, head.ttl_s].map(u64::to_be_bytes).concat();
+        record.extend(rmp_serde::to_vec_named(&old).unwrap());
+
+        let read = decode_subscription(SubscriptionId::random(), &record, 8_000_000).unwrap();
+
+        assert_eq!(read.settings.author, None);
+        assert_eq!(read.settings.options["dead_letter_queue"], "dead");
     }
 
     #[test]

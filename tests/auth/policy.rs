@@ -19,6 +19,7 @@ const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 const POOLING: (&str, &str) = ("SUKKAL_POOLING__ENABLED", "true");
 const VIRTUAL_POOL: (&str, &str) = ("SUKKAL_POOLING__VIRTUAL_POOL", "true");
 const SECRET: (&str, &str) = ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret that is only used in these tests");
+const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 const RULES: &str = "SUKKAL_POLICY__RULES";
 
 /// The roles of the preset `roles`. Each may do what those before it may do.
@@ -396,9 +397,50 @@ async fn the_health_check_needs_only_its_own_rule() {
     refused(api.get("/v2/health").header("X-Roles", "admin")).await;
 }
 
-/// The service posts it, not a client.
+/// Otherwise, a subscription whose endpoint fails could write to any queue of the project.
 #[tokio::test]
-async fn dead_letters_of_push_need_no_role() {
+async fn a_queue_that_the_service_posts_to_can_be_named_only_by_a_client_that_may_post() {
+    let rules = (RULES, "messages:create = role:producer");
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[rules]].concat());
+    let api = sukkal.project("p");
+    let queues = async || answered(api.get("/v2/queues"), 200).await["queues"].clone();
+    let as_producer = |request: RequestBuilder| request.header("X-Roles", "producer");
+    let subscriptions = "/v2/queues/q/subscriptions";
+    let subscribe = |options: &Value| {
+        api.post(subscriptions, &json!({"subscriber": "http://127.0.0.1:1025/", "ttl": 600, "options": options}))
+    };
+    let change = |path: &str, options: &Value| api.request(Method::PATCH, path).json(&json!({ "options": options }));
+    let dead = json!({"_dead_letter_queue": "payroll"});
+    let set = |path: &str, value: &str| {
+        let request = api.request(Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
+        request.body(json!([{"op": "add", "path": path, "value": value}]).to_string())
+    };
+
+    for option in ["dead_letter_queue", "notify_queue"] {
+        refused(subscribe(&json!({option: "payroll"}))).await;
+    }
+    refused(api.put("/v2/queues/q").json(&dead)).await;
+    assert_eq!(queues().await, json!([]), "a refused request changes nothing");
+
+    let created = answered(subscribe(&json!({})), 201).await;
+    let path = format!("{subscriptions}/{}", created["subscription_id"].as_str().unwrap());
+    for option in ["dead_letter_queue", "notify_queue"] {
+        let options = json!({option: "payroll"});
+        refused(change(&path, &options)).await;
+        answered(as_producer(change(&path, &options)), 204).await;
+    }
+    refused(set("/metadata/_dead_letter_queue", "payroll")).await;
+    answered(as_producer(set("/metadata/_dead_letter_queue", "payroll")), 200).await;
+    // It is not a change of the dead-letter queue.
+    answered(set("/metadata/team", "billing"), 200).await;
+    refused(set("/metadata/_dead_letter_queue", "other")).await;
+    answered(as_producer(api.put("/v2/queues/other").json(&dead)), 201).await;
+}
+
+/// The service posts it in the name of the client that has named the queue, with the roles that the
+/// client had then.
+#[tokio::test]
+async fn dead_letters_of_push_are_posted_with_the_roles_of_the_author() {
     let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES]].concat());
     let api = sukkal.project("p");
     let endpoint = Endpoint::answering(|_| Answer::Status(500));

@@ -71,6 +71,7 @@ fn settings(subscriber: &str) -> SubscriptionSettings {
         keys: Vec::new(),
         state: SubscriptionState::Active,
         requests: Vec::new(),
+        author: None,
     }
 }
 

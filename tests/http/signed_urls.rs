@@ -454,6 +454,40 @@ async fn a_valid_signature_replaces_no_other_check() {
     refused(with_client(Method::PUT), 404, NO_ROUTE).await;
 }
 
+/// The service would post there in the name of the guest, who has rights on one queue only.
+#[tokio::test]
+async fn a_guest_cannot_name_a_queue_that_the_service_posts_to() {
+    const SUBSCRIPTIONS: &str = "/v2/queues/q/subscriptions";
+    let project = signing_project();
+    let body = json!({"paths": ["messages", "subscriptions"], "methods": ["GET", "POST", "PATCH"]});
+    let url = SignedUrl::shared(&project, &body).await;
+    let forbidden = |request| refused(request, 403, "Not authorized");
+    let with = |options: Value| json!({"subscriber": "http://1.1.1.1/", "options": options});
+    let targets = ["dead_letter_queue", "notify_queue"].map(|option| (option, json!({option: "payroll"})));
+
+    for (option, options) in &targets {
+        let request = url.request(&project, Method::POST, SUBSCRIPTIONS).json(&with(options.clone()));
+        assert!(forbidden(request).await.contains(option), "{option}");
+    }
+    assert_eq!(answered(project.get("/v2/queues"), 200).await.json()["queues"], json!([]));
+
+    let request = url.request(&project, Method::POST, SUBSCRIPTIONS).json(&with(json!({"ordered": true})));
+    let created = answered(request, 201).await.json();
+    let path = format!("{SUBSCRIPTIONS}/{}", text(&created["subscription_id"]));
+    for (_, options) in &targets {
+        forbidden(url.request(&project, Method::PATCH, &path).json(&json!({ "options": options }))).await;
+    }
+    assert_eq!(answered(project.get(&path), 200).await.json()["options"], json!({"ordered": true}));
+
+    let url = sign("/v2/queues/other", "PATCH,PUT", &project.id, EXPIRES);
+    let create = |metadata: Value| url.request(&project, Method::PUT, "/v2/queues/other").json(&metadata);
+    forbidden(create(json!({"_dead_letter_queue": "payroll"}))).await;
+    answered(create(json!({})), 201).await;
+    let change = json!([{"op": "add", "path": "/metadata/_dead_letter_queue", "value": "payroll"}]).to_string();
+    let request = url.request(&project, Method::PATCH, "/v2/queues/other").header("Content-Type", PATCH_TYPE);
+    forbidden(request.body(change)).await;
+}
+
 /// Even if the proxy passes a role.
 #[tokio::test]
 async fn a_signed_request_has_no_roles_of_the_headers() {

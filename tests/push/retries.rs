@@ -119,6 +119,31 @@ async fn a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told(bench: Benc
     bench.wait_until(&id(&created), |figures| figures["delivered"] == 2).await;
 }
 
+async fn nothing_is_posted_for_an_author_who_may_not_post_any_more(mut bench: Bench) {
+    let failing = Endpoint::answering(|_| Answer::Status(500));
+    let gone = Endpoint::answering(|_| Answer::Status(410));
+    let policy = json!({"_retry_policy": retries_at_once(), "dead_letter_queue": "dead"});
+    let ids = [
+        id(&bench.subscribe(&failing.url("/"), policy).await),
+        id(&bench.subscribe(&gone.url("/"), json!({"notify_queue": "notices"})).await),
+    ];
+    for id in &ids {
+        bench.act(id, "pause", &json!({})).await;
+    }
+    bench.post(&numbers(5, 1)).await;
+
+    bench.restart(&[("SUKKAL_POLICY__RULES", "messages:create = role:producer")]).await;
+    for id in &ids {
+        bench.act(id, "resume", &json!({})).await;
+    }
+
+    bench.wait_until(&ids[0], |figures| figures["given_up"] == 1).await;
+    bench.wait_until(&ids[1], |figures| figures["state"] == "disabled").await;
+    for queue in ["dead", "notices"] {
+        assert_eq!(bench.bodies_of(queue).await, numbers(0, 0), "{queue}");
+    }
+}
+
 async fn a_subscriber_is_not_called_before_the_time_that_it_asks_for(bench: Bench) {
     let endpoint = Endpoint::answering({
         let first = std::sync::atomic::AtomicBool::new(true);
@@ -230,6 +255,7 @@ super::over_each_store! {
     a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue,
     a_message_that_is_given_up_again_is_a_dead_letter_again,
     dead_letters_do_not_go_around_in_a_circle,
+    nothing_is_posted_for_an_author_who_may_not_post_any_more,
     a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told,
     a_subscriber_is_not_called_before_the_time_that_it_asks_for,
     a_wait_that_the_subscriber_asks_for_outlasts_the_lease,

@@ -61,9 +61,11 @@ impl Broker {
         if draft.is_empty() {
             return Err(Error::NoChange);
         }
+        let mut author = None;
         if let Some(options) = &draft.options {
             let parsed = DeliveryOptions::parse(options).map_err(InvalidSubscription::from)?;
             parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
+            author = self.authorize_targets(caller, &parsed)?;
         }
         if draft.subscriber.as_ref().is_some_and(Subscriber::needs_trust) {
             return Err(InvalidSubscription::TrustChange.into());
@@ -89,6 +91,7 @@ impl Broker {
             }
             if let Some(options) = &draft.options {
                 settings.options.clone_from(options);
+                settings.author.clone_from(&author);
                 let parsed = DeliveryOptions::parse(options).map_err(InvalidSubscription::from)?;
                 mail::check(mail_rules.as_ref(), &settings.subscriber, &parsed)?;
             }
@@ -262,6 +265,7 @@ mod tests {
             keys: Vec::new(),
             state: SubscriptionState::Active,
             requests: Vec::new(),
+            author: None,
         }
     }
 

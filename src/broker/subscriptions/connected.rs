@@ -52,6 +52,7 @@ impl Broker {
         let given = draft.options.unwrap_or_default();
         let options = DeliveryOptions::parse(&given).map_err(InvalidSubscription::from)?;
         options.check_for(queue.name()).map_err(InvalidSubscription::from)?;
+        self.authorize_targets(caller, &options)?;
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
         let (id, created, deleted) = (SubscriptionId::random(), Instant::now(), CancellationToken::new());
         let new = Registration { connection, ttl_s, created, options: given, deleted: deleted.clone() };

@@ -54,6 +54,7 @@ impl Broker {
         let parsed = DeliveryOptions::parse(&options).map_err(InvalidSubscription::from)?;
         parsed.check_for(queue.name()).map_err(InvalidSubscription::from)?;
         mail::check(self.mail.as_ref(), subscriber.as_str(), &parsed)?;
+        let author = self.authorize_targets(caller, &parsed)?;
         let key = draft.key(&options)?.unwrap_or_else(|| SigningKey::random(parsed.signature));
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
         let reached = self.reached_subscriptions(queue.project()).await;
@@ -75,6 +76,7 @@ impl Broker {
                 keys: vec![key],
                 state: SubscriptionState::Active,
                 requests: Vec::new(),
+                author,
             },
         };
         let this = self.clone();

@@ -7,6 +7,7 @@ mod lookup;
 mod mail;
 mod reading;
 mod redelivery;
+mod targets;
 mod trust;
 
 pub use self::change::ConfirmedBy;

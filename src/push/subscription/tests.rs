@@ -33,6 +33,7 @@ fn subscriber(options: &serde_json::Value) -> SubscriptionDeliveries {
         keys: Vec::new(),
         state: SubscriptionState::Active,
         requests: Vec::new(),
+        author: None,
     };
     let options = Arc::new(DeliveryOptions::parse(&settings.options).unwrap());
     let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), None);

@@ -195,6 +195,7 @@ pub(in crate::conformance) fn settings(subscriber: &str) -> SubscriptionSettings
         keys: Vec::new(),
         state: SubscriptionState::Active,
         requests: Vec::new(),
+        author: None,
     }
 }
 

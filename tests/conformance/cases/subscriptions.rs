@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::{Map, json};
 use sukkal::domain::{
-    DeliveryRequest, NewSubscription, NumberedRequest, QueueId, Revision, SignatureAlgorithm, SigningKey,
+    Author, DeliveryRequest, NewSubscription, NumberedRequest, QueueId, Revision, SignatureAlgorithm, SigningKey,
     SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 use sukkal::storage::{SubscriptionChange, SubscriptionCreation, SubscriptionUpdate};
@@ -35,6 +35,7 @@ fn full_settings(subscriber: &str) -> SubscriptionSettings {
             NumberedRequest { number: 7, request: DeliveryRequest::Seek(5) },
             NumberedRequest { number: 8, request: DeliveryRequest::Redeliver(vec![u128::MAX, 0]) },
         ],
+        author: Some(Author { user: Some("user:ö".to_owned()), roles: vec!["producer".to_owned()] }),
     }
 }
 

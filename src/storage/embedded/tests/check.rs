@@ -159,6 +159,7 @@ async fn queue_with_retry(store: &EmbeddedStore) -> (QueueId, SubscriptionId) {
         keys: Vec::new(),
         state: SubscriptionState::Active,
         requests: Vec::new(),
+        author: None,
     };
     let id = SubscriptionId::random();
     let new = NewSubscription { id, ttl_s: 600, after: None, settings };
