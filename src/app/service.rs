@@ -49,7 +49,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         client_id_is_optional: config.transport.client_id_is_optional(),
         default_project: config.transport.default_project.clone(),
         cors_origins: config.transport.cors_origins.clone(),
-        bound_name: config.bind.host.clone(),
+        bound_names: bound_names(config),
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: signer(config),
         checksums: if config.enable_checksum { Checksums::Shown } else { Checksums::Hidden },
@@ -74,6 +74,12 @@ fn pooling(config: &Config) -> Option<Pooling> {
     };
     let connector = Arc::new(RedisPools::new(redis_tls_files(&config.redis), clock(config)));
     config.pooling.enabled.then_some(Pooling { connector, management_store })
+}
+
+/// Returns the names and addresses on which the listeners listen.
+fn bound_names(config: &Config) -> Vec<String> {
+    let others = [&config.operations.bind, &config.websocket.bind].into_iter().flatten();
+    [&config.bind].into_iter().chain(others).filter_map(|bind| bind.host.clone()).collect()
 }
 
 /// Opens the audit log, if the operator wants one.

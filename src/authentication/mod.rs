@@ -41,10 +41,10 @@ struct Keystone {
     uri: String,
 }
 
-/// The requests that the strategy `none` believes.
+/// The requests that are believed without a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
-    /// Those whose header `Host` names this machine.
+    /// Those whose header `Host` names this machine, because no strategy is on.
     ThisMachine,
     /// All.
     Everybody,
@@ -55,7 +55,7 @@ pub enum Openness {
 pub enum Sender {
     /// Anybody, with the subject of their client certificate if they have one. The headers of the
     /// request say for which project and with which roles, and they are believed.
-    Anybody(Openness, Option<Arc<str>>),
+    Anybody(Option<Arc<str>>),
     /// A client of this trusted proxy. The headers of the request say which one.
     ProxyClient(Peer),
     /// The owner of a credential.
@@ -109,6 +109,12 @@ impl Authenticator {
         self.api_keys.is_some() || self.keystone.is_some() || self.jwt.is_some()
     }
 
+    /// Returns whether only requests are believed whose header `Host` names this machine.
+    #[must_use]
+    pub fn requires_own_host(&self) -> bool {
+        self.none == Some(Openness::ThisMachine)
+    }
+
     /// Returns whether the tokens that the service issues are credentials.
     #[must_use]
     pub fn verifies_api_keys(&self) -> bool {
@@ -160,8 +166,8 @@ impl Authenticator {
         {
             return Ok(Sender::ProxyClient(peer.clone()));
         }
-        if let Some(openness) = self.none {
-            return Ok(Sender::Anybody(openness, peer.and_then(|peer| peer.subject())));
+        if self.none.is_some() {
+            return Ok(Sender::Anybody(peer.and_then(|peer| peer.subject())));
         }
         let reason = if self.keystone.is_some() {
             REFUSED_BY_KEYSTONE.to_owned()

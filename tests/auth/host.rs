@@ -1,11 +1,15 @@
 //! The header `Host` of requests to a server without `strategies`: a web page under a name that
 //! becomes an alias of this machine (DNS rebinding) gets nothing.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use reqwest::Method;
 
 use super::{SECRET_KEY, STRATEGIES};
-use crate::http::{answered, refused};
-use support::sukkal::Sukkal;
+use crate::http::{answered, refused, send};
+use support::ports::free_port;
+use support::sukkal::{Api, Sukkal};
 
 const INVALID_HOST: &str = "Invalid Host header";
 const EVIL: &str = "evil.example";
@@ -34,9 +38,50 @@ async fn a_request_for_another_name_is_refused() {
             answered(api.get("/v2/queues").header("Host", host), 200).await;
         }
     }
-    for (path, status) in [("/", 300), ("/healthz", 204), ("/readyz", 204), ("/metrics", 200)] {
-        answered(api.get(path).header("Host", EVIL), status).await;
+}
+
+/// Also for what needs no project: it tells about the service and its projects.
+#[tokio::test]
+async fn every_route_of_every_listener_checks_the_host() {
+    let [operations, websockets] = [(); 2].map(|()| free_port());
+    let sukkal = Sukkal::start_with(
+        "memory:",
+        &[
+            ("SUKKAL_OPERATIONS__BIND", &format!("localhost:{operations}")),
+            ("SUKKAL_WEBSOCKET__BIND", &websockets.to_string()),
+        ],
+    );
+    let api = |port: &str| Api::new(format!("http://127.0.0.1:{port}"), "p");
+    let [main, operations, websockets] =
+        [sukkal.address().rsplit(':').next().unwrap(), &operations.to_string(), &websockets.to_string()].map(api);
+    let paths = ["/", "/v2", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.yaml", "/console", "/v2/websocket"];
+
+    for (listener, path) in paths.map(|path| (&main, path)).into_iter().chain([
+        (&operations, "/healthz"),
+        (&operations, "/metrics"),
+        (&operations, "/no"),
+        (&websockets, "/"),
+    ]) {
+        refused(listener.get(path).header("Host", EVIL), 400, INVALID_HOST).await;
+        // A page can send this header to its own origin, although it has no signature.
+        let signed = send(listener.get(path).header("Host", EVIL).header("URL-Signature", "")).await;
+        assert!([400, 404].contains(&signed.status), "{path}: {}", signed.text);
+        let own = send(listener.get(path).header("Host", "localhost")).await;
+        assert_ne!(own.status, 400, "{path}: {}", own.text);
     }
+}
+
+/// Such as an old health check.
+#[tokio::test]
+async fn a_request_without_a_host_is_accepted() {
+    let sukkal = Sukkal::start("memory:");
+    let mut stream = TcpStream::connect(sukkal.address()).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+
+    assert!(response.starts_with("HTTP/1.0 204 "), "{response}");
 }
 
 #[tokio::test]

@@ -68,8 +68,8 @@ pub struct Settings {
     pub default_project: Option<ProjectId>,
     /// The origins of web pages that may use the API, besides that of the API itself.
     pub cors_origins: Option<WebOrigins>,
-    /// The name or IP address on which the service listens; `None` for all addresses.
-    pub bound_name: Option<String>,
+    /// The names and IP addresses on which the service listens.
+    pub bound_names: Vec<String>,
     /// Maximum pause of a client that sends a request.
     pub client_timeout: Duration,
     /// Signs URLs. Without it, signed URLs are neither issued nor accepted.

@@ -17,7 +17,7 @@ use crate::api::Error;
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
 use crate::auth::{AuthenticationError, ClientCertificate};
-use crate::authentication::{Authenticator, Openness, OwnedToken, Peer, Sender, Token};
+use crate::authentication::{Authenticator, OwnedToken, Peer, Sender, Token};
 use crate::domain::{AuthStrategy, role};
 
 pub(in crate::api::http) const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -70,9 +70,7 @@ async fn prove(
         _ => return Err(Error::TwoCredentials),
     };
     let sender = sender.map_err(|error| authentication_error(error, authenticator))?;
-    if matches!(sender, Sender::Anybody(Openness::ThisMachine, _)) {
-        own_host::check(headers, settings)?;
-    }
+    own_host::check(headers, settings)?;
     Ok(Proof::Sender(sender))
 }
 

@@ -46,7 +46,7 @@ pub(super) fn caller(
     let id = client(headers, query, settings, may_be_unnamed)?;
     let missing = || Error::ProjectMissing { query_counts: query.is_some() };
     match sender {
-        Sender::Anybody(_, certificate) => {
+        Sender::Anybody(certificate) => {
             let default =
                 || settings.default_project.clone().filter(|_| may_be_unnamed()).map(|project| (project, None));
             let (project, warning) = project(headers, query)?.or_else(default).ok_or_else(missing)?;
@@ -199,7 +199,6 @@ mod tests {
     use super::*;
     use crate::api::http::websocket::WebSocketLimits;
     use crate::api::wire::checksum::Checksums;
-    use crate::authentication::Openness;
     use crate::domain::ClientIdRule;
 
     #[test]
@@ -212,7 +211,7 @@ mod tests {
             client_id_is_optional: false,
             default_project: None,
             cors_origins: None,
-            bound_name: None,
+            bound_names: Vec::new(),
             client_timeout: Duration::MAX,
             signer: None,
             checksums: Checksums::Hidden,
@@ -224,7 +223,7 @@ mod tests {
         let call = |project: &[u8], client: &[u8]| {
             let header = |bytes| HeaderValue::from_bytes(bytes).unwrap();
             let headers = [(PROJECT_ID[0].clone(), header(project)), (CLIENT_ID.clone(), header(client))];
-            caller(&HeaderMap::from_iter(headers), None, &settings, Sender::Anybody(Openness::Everybody, None))
+            caller(&HeaderMap::from_iter(headers), None, &settings, Sender::Anybody(None))
         };
 
         assert_eq!(call("café".as_bytes(), b"me").unwrap().0.project.as_str(), "café");

@@ -14,11 +14,12 @@ use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::domain::WebOrigins;
 
-/// Refuses a request whose `Host` is not a name of this service. An old client without a `Host` is
-/// not a browser.
+/// Refuses a request whose `Host` is not a name of this service, unless the operator has chosen
+/// strategies of authentication. An old client without a `Host` is not a browser.
 pub(super) fn check(headers: &HeaderMap, settings: &Settings) -> Result<(), Error> {
     let is_own = |host| OwnNames::of(settings).include(host);
-    if headers.get(HOST).is_none_or(is_own) { Ok(()) } else { Err(Error::ForeignHost) }
+    let is_accepted = !settings.authenticator.requires_own_host() || headers.get(HOST).is_none_or(is_own);
+    if is_accepted { Ok(()) } else { Err(Error::ForeignHost) }
 }
 
 /// Returns whether a browser may have sent the request for a page that may not use the API: a page
@@ -45,22 +46,25 @@ pub(in crate::api::http) fn check_origin(headers: &HeaderMap, settings: &Setting
     if is_own || is_allowed() { Ok(()) } else { Err(Error::ForeignOrigin) }
 }
 
-/// The names of this service: `localhost`, every IP address, the name on which it listens, and the
+/// The names of this service: `localhost`, every IP address, the names on which it listens, and the
 /// hosts of allowed origins.
 struct OwnNames<'s> {
-    bound_name: Option<&'s str>,
+    bound_names: &'s [String],
     origins: Option<&'s WebOrigins>,
 }
 
 impl<'s> OwnNames<'s> {
     fn of(settings: &'s Settings) -> Self {
-        Self { bound_name: settings.bound_name.as_deref(), origins: settings.cors_origins.as_ref() }
+        Self { bound_names: &settings.bound_names, origins: settings.cors_origins.as_ref() }
     }
 
     /// Returns whether one of the names is in the value of a `Host`, with any port.
     fn include(&self, host: &HeaderValue) -> bool {
         let Some(name) = host.to_str().ok().and_then(name_of) else { return false };
-        ["localhost"].into_iter().chain(self.bound_name).any(|own| own.eq_ignore_ascii_case(name))
+        ["localhost"]
+            .into_iter()
+            .chain(self.bound_names.iter().map(String::as_str))
+            .any(|own| own.eq_ignore_ascii_case(name))
             || is_address(name)
             || self.origins.is_some_and(|origins| origins.have_host(name))
     }
@@ -89,7 +93,8 @@ mod tests {
     #[test]
     fn only_names_that_no_other_page_can_have_are_own_names() {
         let origins = WebOrigins::Listed(vec!["https://app.example.com:8443".parse().unwrap()]);
-        let names = OwnNames { bound_name: Some("laptop.lan"), origins: Some(&origins) };
+        let bound_names = ["laptop.lan".to_owned()];
+        let names = OwnNames { bound_names: &bound_names, origins: Some(&origins) };
         let include = |host: &str| names.include(&HeaderValue::from_str(host).unwrap());
 
         for own in [

@@ -19,6 +19,7 @@ use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
 use super::cors::{self, Sharing};
 use super::outage::{self, Outage};
+use super::own_host;
 use super::request_checks::{self, Requirement};
 use super::request_log;
 use super::response_memory::ResponseMemory;
@@ -126,11 +127,13 @@ async fn call<T, H: Handler<T, Service>>(
             Ok(handler.call(request, service.clone()).await)
         }
         Requirement::Public => {
+            own_host::check(request.headers(), &service.settings)?;
             request_checks::check_public(&request)?;
             let memory = ResponseMemory::of_anybody(&request, service);
             memory.hold(handler.call(request, service.clone()).await)
         }
         Requirement::Nothing => {
+            own_host::check(request.headers(), &service.settings)?;
             let memory = ResponseMemory::of_anybody(&request, service);
             memory.hold(handler.call(request, service.clone()).await)
         }
