@@ -8,8 +8,10 @@ use std::time::Duration;
 use tokio::net::lookup_host;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tracing::info;
 
 use super::Error;
+use crate::domain::address_rules::RefusedName;
 use crate::domain::subscriber::InvalidSubscriber;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{AddressRules, Subscriber};
@@ -33,11 +35,15 @@ impl NameCheck {
     /// Succeeds unless the name of the subscriber resolves to an address that is not allowed.
     pub(super) async fn check(&self, subscriber: &Subscriber, rules: &AddressRules) -> Result<(), Error> {
         let Some(name) = subscriber.name() else { return Ok(()) };
-        let refusal = self.addresses(name, subscriber.port()).await.into_iter().find_map(|address| {
-            let refusal = rules.permits(address.ip()).err()?;
-            Some(InvalidSubscriber::Name { name: name.to_owned(), refusal })
-        });
-        refusal.map_or(Ok(()), |refusal| Err(InvalidSubscription::Subscriber(refusal).into()))
+        let addresses = self.addresses(name, subscriber.port()).await;
+        match addresses.into_iter().find_map(|address| rules.permits(address.ip()).err()) {
+            None => Ok(()),
+            Some(refusal) => {
+                info!(name, %refusal, "the host of a subscriber is refused");
+                let refused = InvalidSubscriber::Name(RefusedName(name.to_owned()));
+                Err(InvalidSubscription::Subscriber(refused).into())
+            }
+        }
     }
 
     /// Returns the addresses of a name, or none if they cannot be found in time.

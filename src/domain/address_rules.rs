@@ -118,6 +118,12 @@ pub struct Refusal {
     kind: &'static str,
 }
 
+/// A host whose name resolves to no allowed address. Clients do not learn to which address, because
+/// they could read internal names so; the log has it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the host {0:?} resolves to an address that is not allowed; the log of the service names the address")]
+pub struct RefusedName(pub String);
+
 impl AddressRules {
     /// Creates rules that allow all public addresses and these networks, and only these ports and
     /// schemes.

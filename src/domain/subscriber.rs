@@ -7,7 +7,7 @@ use thiserror::Error;
 use url::{Host, Url};
 
 use super::AddressRules;
-use super::address_rules::Refusal;
+use super::address_rules::{Refusal, RefusedName};
 use super::dns_name::is_dns_name;
 use super::mailto::{InvalidMailTo, MAILTO, MailTo};
 
@@ -73,13 +73,8 @@ pub enum InvalidSubscriber {
         allowed: String,
     },
     /// The name resolves to an address that is not allowed.
-    #[error("subscriber has the host {name:?}, which is not allowed: {refusal}")]
-    Name {
-        /// The name.
-        name: String,
-        /// Why the address is not allowed.
-        refusal: Refusal,
-    },
+    #[error("subscriber is not allowed: {0}")]
+    Name(RefusedName),
     /// The address is not allowed.
     #[error("subscriber is not allowed: {0}")]
     Address(Refusal),

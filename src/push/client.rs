@@ -27,9 +27,10 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_rustls::rustls::RootCertStore;
 use tower_service::Service;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::connections::{CountingConnector, OpenConnections};
+use crate::domain::address_rules::RefusedName;
 use crate::domain::{AddressRules, ProjectId, PushConfig, Subscriber};
 use crate::outbound;
 use crate::storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
@@ -300,7 +301,10 @@ impl Service<Name> for CheckedResolver {
                 }
             }
             match refusal {
-                Some(reason) if permitted.is_empty() => Err(reason.into()),
+                Some(refusal) if permitted.is_empty() => {
+                    info!(%name, %refusal, "the host of a subscriber is refused");
+                    Err(RefusedName(name.as_str().to_owned()).into())
+                }
                 _ => Ok(permitted.into_iter()),
             }
         })
