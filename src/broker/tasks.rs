@@ -24,6 +24,9 @@ impl Broker {
     pub async fn redrive(&self, caller: &Caller, queue: QueueId, request: RedriveRequest) -> Result<Task, Error> {
         let access = self.store.authorize(caller, Action::Redrive, &queue)?;
         let redrive = self.check_redrive(&queue, request)?;
+        if redrive.to.is_some() && !self.store.allows(caller, Action::PostMessages) {
+            return Err(Error::ForbiddenTarget("to"));
+        }
         let unit = self.redrives.acquire(queue.project())?;
         let store = access.admit().await?;
         let this = self.clone();

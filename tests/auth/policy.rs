@@ -435,6 +435,11 @@ async fn a_queue_that_the_service_posts_to_can_be_named_only_by_a_client_that_ma
     answered(set("/metadata/team", "billing"), 200).await;
     refused(set("/metadata/_dead_letter_queue", "other")).await;
     answered(as_producer(api.put("/v2/queues/other").json(&dead)), 201).await;
+
+    answered(api.put("/v2/queues/payroll"), 201).await;
+    let redrive = || api.post("/v2/queues/q/redrive", &json!({"to": "payroll"}));
+    refused(redrive()).await;
+    answered(as_producer(redrive()), 202).await;
 }
 
 /// The service posts it in the name of the client that has named the queue, with the roles that the
