@@ -228,7 +228,7 @@ impl Metadata {
     /// Returns the name of the dead-letter queue, if it is set.
     #[must_use]
     pub fn dead_letter_queue(&self) -> Option<&str> {
-        self.0.get(DEAD_LETTER_QUEUE)?.as_str()
+        self.0.text(DEAD_LETTER_QUEUE)
     }
 
     /// Returns whether the queue encrypts posted messages.

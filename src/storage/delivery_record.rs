@@ -260,7 +260,7 @@ mod tests {
         let read = decode_subscription(SubscriptionId::random(), &record, 8_000_000).unwrap();
 
         assert_eq!(read.settings.author, None);
-        assert_eq!(read.settings.options["dead_letter_queue"], "dead");
+        assert_eq!(read.settings.options.text("dead_letter_queue"), Some("dead"));
     }
 
     #[test]

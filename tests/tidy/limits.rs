@@ -24,7 +24,8 @@ fn every_limit_names_its_test_and_its_option() {
         assert!(sources.iter().any(|(path_in, text)| is_test(&path_in.to_string_lossy(), text)), "{what}: {test}");
         for option in limit.split('`').skip(1).step_by(2) {
             let (section, key) = option.split_once('.').unwrap_or(("", option));
-            let section = if section.is_empty() { Some(&options) } else { options.get(section).and_then(|s| s.as_table()) };
+            let section =
+                if section.is_empty() { Some(&options) } else { options.get(section).and_then(|s| s.as_table()) };
             assert!(section.is_some_and(|section| section.contains_key(key)), "{what}: there is no option {option}");
         }
     }

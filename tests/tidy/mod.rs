@@ -3,8 +3,8 @@
 
 mod imports;
 mod layers;
-mod limits;
 mod licenses;
+mod limits;
 mod prose;
 mod rows;
 

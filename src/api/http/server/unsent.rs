@@ -43,7 +43,9 @@ struct Part {
 
 /// The memory that a response holds until its last byte is written.
 #[derive(Clone)]
-pub(in crate::api::http) struct Held(#[expect(dead_code, reason = "it is released when it is dropped")] Arc<MemoryShare>);
+pub(in crate::api::http) struct Held(
+    #[expect(dead_code, reason = "it is released when it is dropped")] Arc<MemoryShare>,
+);
 
 impl Held {
     pub(in crate::api::http) fn new(share: MemoryShare) -> Self {
