@@ -61,7 +61,7 @@ pub enum SubscriptionCreation {
     /// The subscription is new.
     Created,
     /// Nothing was created: this subscription has the same subscriber.
-    Exists(Subscription),
+    Exists(Box<Subscription>),
     /// Nothing was created: the queue has the maximum number of subscriptions.
     TooMany,
     /// Nothing was created: the queue does not exist.

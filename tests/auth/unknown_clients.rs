@@ -17,8 +17,12 @@ async fn connect_as_stranger(address: SocketAddr) -> TcpStream {
 
 /// Sends a request whose body never ends, and returns the response. The connection stays open.
 async fn request_without_end(stream: &mut TcpStream) -> String {
-    let head = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{";
-    stream.write_all(head.as_bytes()).await.unwrap();
+    send(stream, "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{").await
+}
+
+/// Sends a request, and returns the beginning of the response.
+async fn send(stream: &mut TcpStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut response = vec![0; 2048];
     let bytes = stream.read(&mut response).await.unwrap_or_default();
     String::from_utf8_lossy(&response[..bytes]).into_owned()
@@ -37,6 +41,22 @@ async fn an_unknown_client_is_answered_before_its_body_is_read() {
     let mut rest = Vec::new();
     in_time("the connection ends", stream.read_to_end(&mut rest)).await.expect("the client reads the whole response");
     assert!(response.contains("description") || String::from_utf8_lossy(&rest).contains("description"));
+}
+
+/// The signature of a request for a WebSocket is not verified.
+#[tokio::test]
+async fn a_signature_that_is_not_verified_makes_no_client_known() {
+    let sukkal = behind_a_proxy(&[]);
+    let mut stream = connect_as_stranger(sukkal.address().parse().unwrap()).await;
+    let upgrade = "GET /v2/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                   URL-Signature: x\r\n\r\n";
+    let refused = in_time("the refusal", send(&mut stream, upgrade)).await;
+    assert!(refused.starts_with("HTTP/1.1 4"), "{refused}");
+
+    let response = in_time("the response", request_without_end(&mut stream)).await;
+
+    assert!(response.contains("connection: close\r\n"), "{response}");
 }
 
 #[tokio::test]

@@ -53,6 +53,8 @@ async fn a_connection_has_at_most_100_requests() {
 async fn all_connections_together_have_a_limited_number_of_requests() {
     let server = Server::start(&[("SUKKAL_MAX_CONNECTIONS", "2")]);
     let mut http = Http2::open(&server).await;
+    // An unknown client would have a quarter of the number.
+    head(http.send("GET", "/v2/queues", "").await).await;
     let mut waiting = Vec::new();
     for _ in 0..3 {
         waiting.push(http.send("DELETE", "/v2/queues/q/messages?pop=1&wait=20", "").await);

@@ -92,6 +92,8 @@ async fn unknown_clients_have_few_places_and_give_them_to_known_ones() {
     }
 
     assert_eq!(unknown.close_code().await, Some(1013));
+    // A signature is no proof before it is verified.
+    assert!(Socket::try_open(&sukkal.url(PATH), "p", &[("URL-Signature", "x")]).await.is_err());
     assert!(open_known().await.is_err() && Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_err());
     for socket in &mut known {
         assert_eq!(socket.ask("queue_list", json!({})).await.0, 200);

@@ -2,13 +2,14 @@
 //! `/metrics`.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::middleware::outage::Outage::StoreState;
 use super::middleware::request_checks::Requirement;
+use super::middleware::response_memory::ResponseMemory;
 use super::route::{Route, open_route, route};
 use super::service::Service;
 use crate::api::Error;
@@ -82,9 +83,10 @@ async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(broker): State<Broker>) -> Result<Response, Error> {
-    let exposition = broker.metrics(&Caller::Anonymous).await?;
-    Ok(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], exposition).into_response())
+async fn metrics(State(service): State<Service>, request: Request) -> Result<Response, Error> {
+    let memory = ResponseMemory::of_metrics(&request, &service);
+    let exposition = service.broker.metrics(&Caller::Anonymous).await?;
+    memory.hold(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], exposition).into_response())
 }
 
 async fn health(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {

@@ -116,7 +116,8 @@ impl Broker {
                 SubscriptionCreation::Exists(existing) if existing.settings.confirmed => {
                     return Ok(Subscribed::Confirmed);
                 }
-                SubscriptionCreation::Exists(Subscription { id, settings, ttl_s, .. }) => {
+                SubscriptionCreation::Exists(existing) => {
+                    let Subscription { id, settings, ttl_s, .. } = *existing;
                     self.request_confirmation(queue, id, &settings, ttl_s, ConfirmationKind::Subscription);
                     return Ok(Subscribed::Unconfirmed(id));
                 }

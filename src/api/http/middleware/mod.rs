@@ -16,6 +16,6 @@ pub(super) mod outage;
 pub(super) mod own_host;
 pub(super) mod request_checks;
 pub(super) mod request_log;
-mod response_memory;
+pub(super) mod response_memory;
 mod signature;
 pub(super) mod stack;

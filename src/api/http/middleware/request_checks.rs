@@ -71,9 +71,6 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
 ) -> Result<Response, Error> {
     let proof = authenticate(&request, &service.settings).await?;
     let Checked { context, warning, handled_uri } = check(&request, proof, service)?;
-    if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
-        connection.note_known();
-    }
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }
@@ -120,6 +117,9 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
             Sender::Identified(holder(&url))
         }
     };
+    if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
+        connection.note_known();
+    }
     if !is_stream {
         content_negotiation::check(request.headers())?;
     }

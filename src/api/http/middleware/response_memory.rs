@@ -1,8 +1,9 @@
 //! The memory of responses: a response holds its share until the client has accepted its last byte.
 //!
 //! The size of a response is known only when its request was carried out. So a project whose responses
-//! have used up the memory is refused before, and one whose last request exceeds it keeps what it got,
-//! unless it only reads.
+//! have used up the memory is refused before. Of the requests that are in progress then, those that only
+//! read are refused, and the others exceed the budget, because they have changed something. Resources
+//! that need no credential are static, apart from the metrics.
 
 use std::sync::Arc;
 
@@ -12,13 +13,14 @@ use axum::response::Response;
 
 use crate::api::Error;
 use crate::api::http::server::connection::Connection;
-use crate::api::http::server::unsent::{Held, is_watched};
+use crate::api::http::server::unsent::Held;
+use crate::api::http::server::watched::is_watched;
 use crate::api::http::service::Service;
 use crate::domain::ProjectId;
 use crate::memory_budget::MemoryShare;
 
 /// The memory for the response to a request.
-pub(super) struct ResponseMemory {
+pub(in crate::api::http) struct ResponseMemory {
     share: MemoryShare,
     connection: Option<Arc<Connection>>,
     is_read: bool,
@@ -31,9 +33,9 @@ impl ResponseMemory {
         if memory.share.is_used_up() { Err(Error::ReplyBudget) } else { Ok(memory) }
     }
 
-    /// Returns the memory for the response to a request that needs no credential.
-    pub(super) fn of_anybody(request: &Request, service: &Service) -> Self {
-        Self::new(request, &ProjectId::new("-").expect("it is not empty"), service)
+    /// Returns the memory for the metrics, which belong to no project.
+    pub(in crate::api::http) fn of_metrics(request: &Request, service: &Service) -> Self {
+        Self::new(request, &ProjectId::new("metrics").expect("it is not empty"), service)
     }
 
     fn new(request: &Request, project: &ProjectId, service: &Service) -> Self {
@@ -42,7 +44,7 @@ impl ResponseMemory {
     }
 
     /// Lets the response hold its memory. Fails if it does not fit and the request has changed nothing.
-    pub(super) fn hold(self, mut response: Response) -> Result<Response, Error> {
+    pub(in crate::api::http) fn hold(self, mut response: Response) -> Result<Response, Error> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         if let (Some(connection), Some(bytes)) = (&self.connection, bytes)
             && is_watched(&response, connection)

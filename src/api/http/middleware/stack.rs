@@ -22,11 +22,10 @@ use super::outage::{self, Outage};
 use super::own_host;
 use super::request_checks::{self, Requirement};
 use super::request_log;
-use super::response_memory::ResponseMemory;
 use crate::api::Error;
 use crate::api::error::internal;
 use crate::api::http::server::connection::Connection;
-use crate::api::http::server::unsent::watched;
+use crate::api::http::server::watched::watched;
 use crate::api::http::service::Service;
 
 /// A handler whose requests are checked, counted and logged.
@@ -129,13 +128,11 @@ async fn call<T, H: Handler<T, Service>>(
         Requirement::Public => {
             own_host::check(request.headers(), &service.settings)?;
             request_checks::check_public(&request)?;
-            let memory = ResponseMemory::of_anybody(&request, service);
-            memory.hold(handler.call(request, service.clone()).await)
+            Ok(handler.call(request, service.clone()).await)
         }
         Requirement::Nothing => {
             own_host::check(request.headers(), &service.settings)?;
-            let memory = ResponseMemory::of_anybody(&request, service);
-            memory.hold(handler.call(request, service.clone()).await)
+            Ok(handler.call(request, service.clone()).await)
         }
     }
 }

@@ -33,9 +33,8 @@ pub(in crate::api::http) struct Connection {
     /// Whether a request of the client was accepted that needs a credential, or would need one if the
     /// service required credentials.
     is_known: AtomicBool,
-    /// When the request in progress began, in microseconds since the start of the clock. Only as long as
-    /// the client is unknown.
-    request_began_us: AtomicU64,
+    /// When the connection was accepted, in microseconds since the start of the clock.
+    pub(super) accepted_us: u64,
     /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
     /// connection is idle, in microseconds since the start of the clock.
     state: AtomicU64,
@@ -94,7 +93,7 @@ impl Connection {
             protocol: OnceLock::new(),
             clock_start,
             is_known: AtomicBool::new(false),
-            request_began_us: AtomicU64::new(now_us),
+            accepted_us: now_us,
             state: AtomicU64::new(now_us),
             event_streams: AtomicUsize::new(0),
             closes_after_response: AtomicBool::new(false),
@@ -116,13 +115,6 @@ impl Connection {
     /// Returns whether a request of the client was accepted that needs a credential.
     pub(in crate::api::http) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
-    }
-
-    /// Returns since when the connection has been idle or has had its request, in microseconds since the
-    /// start of the clock. The client must be unknown.
-    pub(super) fn unchanged_since_us(&self) -> u64 {
-        let state = self.state();
-        if state < STREAMING { state } else { self.request_began_us.load(Ordering::Relaxed) }
     }
 
     /// Ends the connection at once.
@@ -196,9 +188,6 @@ impl Connection {
 
     /// Records that a request has arrived.
     pub(super) fn begin_request(&self) {
-        if !self.is_known() {
-            self.request_began_us.store(self.now_us(), Ordering::Relaxed);
-        }
         self.state.store(PROCESSING, Ordering::SeqCst);
     }
 

@@ -98,6 +98,8 @@ impl Connections {
                 () = serve => {}
                 () = connection.aborted() => debug!("a connection was ended for others, or because its client does not read"),
             }
+            // An upgrade that nobody has taken refers to its own connection.
+            drop(connection.take_upgrade());
             drop(counted);
             open.lock().remove(&number);
             drop(permit);
@@ -117,9 +119,9 @@ impl OpenConnections {
         self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for a new connection. Clients that are unknown come first: the connection of one that
-    /// has been idle, or has had its request, for longest is ended, after [`IDLE_MIN`]. If unknown clients
-    /// have half of the connections, one of theirs closes after its next response.
+    /// Makes room for a new connection. Clients that are unknown come first: their oldest connection is
+    /// ended, if it is as old as [`IDLE_MIN`]. If unknown clients have half of the connections, one of
+    /// theirs closes after its next response.
     ///
     /// Otherwise closes the connection that has been idle for longest, if it has been idle for
     /// [`IDLE_MIN`], or lets another one close after its next response, preferably one that has a
@@ -129,10 +131,9 @@ impl OpenConnections {
         let before_us =
             micros_since(self.start).saturating_sub(u64::try_from(IDLE_MIN.as_micros()).unwrap_or(u64::MAX));
         let unknown = || open.values().filter(|connection| !connection.is_known());
-        let longest =
-            unknown().filter(|connection| !connection.is_aborted()).min_by_key(|one| one.unchanged_since_us());
-        if let Some(longest) = longest.filter(|connection| connection.unchanged_since_us() <= before_us) {
-            longest.abort();
+        let oldest = unknown().filter(|connection| !connection.is_aborted()).min_by_key(|one| one.accepted_us);
+        if let Some(oldest) = oldest.filter(|connection| connection.accepted_us <= before_us) {
+            oldest.abort();
             return;
         }
         let comes_first: &dyn Fn(&&Arc<Connection>) -> bool =

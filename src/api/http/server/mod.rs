@@ -11,6 +11,7 @@ pub(super) mod delivery;
 mod http2;
 mod tls;
 pub(super) mod unsent;
+pub(super) mod watched;
 
 use std::future::Future;
 use std::io;

@@ -365,7 +365,7 @@ impl Connection {
     /// Writes frames, after the answers of the library to pings. Ends the connection if the client does
     /// not read for too long, or if its credential ends or the service stops meanwhile.
     async fn send(&mut self, opcode: OpCode, payloads: impl IntoIterator<Item = Vec<u8>>) -> Result<(), End> {
-        let Self { socket, session, service, closing, .. } = self;
+        let Self { socket, session, place, service, closing, .. } = self;
         let time = service.settings.client_timeout;
         let written = async {
             timeout(time, socket.flush()).await.ok()?.ok()?;
@@ -378,6 +378,7 @@ impl Connection {
         tokio::select! {
             written = written => written.ok_or(End::Gone),
             () = session.ended() => Err(End::Gone),
+            () = place.lost() => Err(End::Gone),
             () = async { closing.cancelled().await; sleep(CLOSE_TIMEOUT).await } => Err(End::Gone),
         }
     }

@@ -87,7 +87,8 @@ impl Session {
         };
         let certificate = request.extensions().get().cloned();
         let is_unknown = proof.is_none();
-        if !is_unknown {
+        // A signature has not been verified yet.
+        if matches!(proof, Some(Proof::Sender(_))) {
             connection.note_known();
         }
         let is_proxied = matches!(proof, Some(Proof::Sender(Sender::ProxyClient(_))));

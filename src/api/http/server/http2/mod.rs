@@ -59,7 +59,12 @@ pub(super) struct Http2 {
     /// Limits the number of requests in progress, so that they need no more memory than with HTTP/1,
     /// which has one for each connection.
     requests: Arc<Semaphore>,
+    /// The same for unknown clients, which have a share of their own.
+    unknown_requests: Arc<Semaphore>,
 }
+
+/// Unknown clients have one of this number of permits for requests in progress.
+const UNKNOWN_SHARE: usize = 4;
 
 impl Http2 {
     /// Creates the server for the connections of a listener.
@@ -78,8 +83,10 @@ impl Http2 {
             // still there.
             .keep_alive_interval(timeout / 2)
             .keep_alive_timeout(timeout / 2);
-        let requests = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
-        Self { builder, router, timeout, requests }
+        let connections_max = connections_max.min(Semaphore::MAX_PERMITS);
+        let [requests, unknown_requests] =
+            [connections_max, connections_max.div_ceil(UNKNOWN_SHARE)].map(Semaphore::new).map(Arc::new);
+        Self { builder, router, timeout, requests, unknown_requests }
     }
 
     /// Serves a connection until it ends. When `close` is canceled, the requests in progress are
@@ -95,6 +102,7 @@ impl Http2 {
         let service = RequestService {
             router: self.router.clone(),
             requests: self.requests.clone(),
+            unknown_requests: self.unknown_requests.clone(),
             connection,
             certificate,
             activity: activity.clone(),
@@ -125,6 +133,7 @@ impl Http2 {
 struct RequestService {
     router: Router,
     requests: Arc<Semaphore>,
+    unknown_requests: Arc<Semaphore>,
     connection: Arc<Connection>,
     certificate: Option<ClientCertificate>,
     activity: Arc<Activity>,
@@ -140,7 +149,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         // Each connection may have one request.
         let permit = if self.activity.is_idle() {
             None
-        } else if let Ok(permit) = self.requests.clone().try_acquire_owned() {
+        } else if let Ok(permit) = self.permits().clone().try_acquire_owned() {
             Some(permit)
         } else {
             return Box::pin(async { Err(Reason::REFUSED_STREAM.into()) });
@@ -159,6 +168,12 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             let response = response.await.unwrap_or_else(|error: Infallible| match error {});
             Ok(outgoing(response, deliveries, in_progress))
         })
+    }
+}
+
+impl RequestService {
+    fn permits(&self) -> &Arc<Semaphore> {
+        if self.connection.is_known() { &self.requests } else { &self.unknown_requests }
     }
 }
 
