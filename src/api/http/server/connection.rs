@@ -132,9 +132,14 @@ impl Connection {
         self.abort.cancelled().await;
     }
 
-    /// Returns whether the connection is about to end.
+    /// Returns whether the connection ends as soon as it has no request.
+    pub(super) fn is_closed(&self) -> bool {
+        self.close.is_cancelled() || self.abort.is_cancelled()
+    }
+
+    /// Returns whether the connection ends then, or after its next response.
     pub(super) fn is_closing(&self) -> bool {
-        self.closes_after_response.load(Ordering::SeqCst) || self.close.is_cancelled() || self.abort.is_cancelled()
+        self.closes_after_response.load(Ordering::SeqCst) || self.is_closed()
     }
 
     /// Closes the connection if it is idle, and otherwise after its requests in progress.

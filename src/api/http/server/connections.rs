@@ -139,10 +139,13 @@ impl OpenConnections {
         let comes_first: &dyn Fn(&&Arc<Connection>) -> bool =
             if unknown().count() * 2 >= open.len() { &|connection| !connection.is_known() } else { &|_| true };
         let state = |connection: &&Arc<Connection>| connection.state();
-        let open = || open.values().filter(comes_first).filter(|connection| !connection.is_closing());
-        if let Some(connection) = open().filter(|connection| state(connection) <= before_us).min_by_key(state) {
+        let open = || open.values().filter(comes_first);
+        let is_idle = |connection: &&Arc<Connection>| state(connection) <= before_us && !connection.is_closed();
+        let can_close_later =
+            |connection: &&Arc<Connection>| state(connection) != STREAMING && !connection.is_closing();
+        if let Some(connection) = open().filter(is_idle).min_by_key(state) {
             connection.close();
-        } else if let Some(connection) = open().filter(|connection| state(connection) != STREAMING).max_by_key(state) {
+        } else if let Some(connection) = open().filter(can_close_later).max_by_key(state) {
             connection.close_after_response();
         }
     }
