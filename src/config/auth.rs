@@ -29,9 +29,10 @@ options! {
         ///   "tokens"    clients present a token that Sukkal has issued; see [tokens]
         /// Requests with a pre-signed URL need none of them. The default is []: if the address in `bind` is a
         /// loopback address, everybody on this machine is believed. Sukkal then refuses requests whose header
-        /// `Host` is not localhost, an IP address, the name in `bind` or a host in cors_origins, because they
-        /// can come from a web page (DNS rebinding). On other addresses, Sukkal does not start without
-        /// strategies. Name "proxy" or "none" if a proxy on this machine passes on the `Host` of its clients.
+        /// `Host` is not localhost, an IP address, a name in `bind` of a listener or a host in cors_origins,
+        /// because they can come from a web page (DNS rebinding). On other addresses, Sukkal does not start
+        /// without strategies. Name "proxy" or "none" if a proxy on this machine passes on the `Host` of its
+        /// clients.
         pub strategies: Vec<AuthStrategy> = [] in STRATEGIES,
         /// The proxies that authenticate callers, for the strategy "proxy": those in a network, and those with
         /// a client certificate of an authority in tls.client_ca. The address of the connection counts, and

@@ -59,7 +59,8 @@ options! {
         /// id of a project, with at most 256 characters, or empty. The default is empty: each request must
         /// name its project. Requests with an `Origin` other than that of Sukkal get neither this
         /// project nor a random Client-ID, unless cors_origins includes the origin. Neither do requests
-        /// whose header `Host` is not localhost, an IP address, the name in bind or a host in cors_origins.
+        /// whose header `Host` is not localhost, an IP address, a name in `bind` of a listener or a host in
+        /// cors_origins.
         #[serde(deserialize_with = "optional_project")]
         pub default_project: Option<ProjectId> = "" in OPTIONAL_PROJECT;
 

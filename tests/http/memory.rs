@@ -129,15 +129,17 @@ async fn bodies_with_many_values_use_little_memory() {
     let values = format!("[{}]", vec!["[0]"; 15_000].join(","));
     let patch = format!(r#"[{{"op": "add", "path": "/metadata/k", "value": {values}}}]"#);
     let subscription = format!(r#"{{"subscriber": "http://192.0.2.1", "options": {{"k": {values}}}}}"#);
-    Project::of(&server, "p").create("q", &json!({})).await;
+    // Other tests use the project and its queues too.
+    let queue = format!("/v2/queues/{}", Uuid::new_v4());
+    assert_eq!(Project::of(&server, "p").put(&queue).send().await.unwrap().status(), 201);
     let before = resident_bytes(&server);
 
     let media_type = "application/openstack-messaging-v2.0-json-patch";
     for (target, body) in [
         ("PUT /v2/queues/new", format!(r#"{{"k": {values}}}"#)),
         ("PUT /v2/queues/new", format!(r#"{{"k": {values}, "k": {{"l": {{}}, "l": {{}}}}, "_shards": "x"}}"#)),
-        ("PATCH /v2/queues/q", patch),
-        ("POST /v2/queues/q/subscriptions", subscription),
+        (&*format!("PATCH {queue}"), patch),
+        (&*format!("POST {queue}/subscriptions"), subscription),
     ] {
         let length = body.len();
         let request = format!("{}Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}", head(target));

@@ -14,8 +14,8 @@ const OVERSIZED_DIGITS_MIN: usize = 19;
 /// Maximum number of values of a document that becomes a tree.
 const VALUES_MAX: u64 = 4_000;
 
-/// Parses an object or array. It may have at most [`VALUES_MAX`] values, because their tree takes up to a
-/// hundred times the memory of the text.
+/// Parses an object or array. It may have at most 4,000 values, because their tree takes up to a hundred
+/// times the memory of the text.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     let msgpack = parse_to_msgpack(bytes)?;
     check_values(&msgpack)?;

@@ -32,6 +32,9 @@ pub(in crate::api::http) async fn open(
     State(service): State<Service>,
     mut request: Request,
 ) -> Result<Response, Error> {
+    if service.settings.websocket.connections_max == 0 {
+        return Err(Error::TooManySockets(0));
+    }
     own_host::check_origin(request.headers(), &service.settings)?;
     let accept = accept_key(request.method(), request.headers()).ok_or(Error::NoUpgrade)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(Error::NoUpgrade)?;
