@@ -57,11 +57,12 @@ pub trait SubscriptionStore: Send + Sync {
 
 /// The result of creating a subscription.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each creation")]
 pub enum SubscriptionCreation {
     /// The subscription is new.
     Created,
     /// Nothing was created: this subscription has the same subscriber.
-    Exists(Box<Subscription>),
+    Exists(Subscription),
     /// Nothing was created: the queue has the maximum number of subscriptions.
     TooMany,
     /// Nothing was created: the queue does not exist.

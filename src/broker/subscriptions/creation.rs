@@ -116,8 +116,7 @@ impl Broker {
                 SubscriptionCreation::Exists(existing) if existing.settings.confirmed => {
                     return Ok(Subscribed::Confirmed);
                 }
-                SubscriptionCreation::Exists(existing) => {
-                    let Subscription { id, settings, ttl_s, .. } = *existing;
+                SubscriptionCreation::Exists(Subscription { id, settings, ttl_s, .. }) => {
                     self.request_confirmation(queue, id, &settings, ttl_s, ConfirmationKind::Subscription);
                     return Ok(Subscribed::Unconfirmed(id));
                 }

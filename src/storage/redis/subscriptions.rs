@@ -42,7 +42,7 @@ impl SubscriptionStore for RedisStore {
             "created" => Ok(SubscriptionCreation::Created),
             "exists" => {
                 let now_us = reply.number()?;
-                Ok(SubscriptionCreation::Exists(Box::new(read_listed(&mut reply, now_us)?)))
+                Ok(SubscriptionCreation::Exists(read_listed(&mut reply, now_us)?))
             }
             "too_many" => Ok(SubscriptionCreation::TooMany),
             "absent" => Ok(SubscriptionCreation::NoQueue),

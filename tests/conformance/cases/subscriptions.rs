@@ -81,7 +81,7 @@ pub(in crate::conformance) async fn a_queue_has_one_subscription_of_a_subscriber
 
     for count_max in [MANY, 1] {
         let creation = subject.store().create_subscription(&queue, &subscription("http://a"), count_max).await;
-        assert_eq!(creation, Ok(SubscriptionCreation::Exists(Box::new(first.clone()))), "at most {count_max}");
+        assert_eq!(creation, Ok(SubscriptionCreation::Exists(first.clone())), "at most {count_max}");
     }
     subject.subscribe(&queue, "http://a/").await;
     subject.subscribe(&other, "http://a").await;

@@ -1,10 +1,13 @@
 //! The open connections of a listener: how many there may be, and which one is closed for a new
 //! one.
 //!
+//! Clients that have sent no accepted request come first: their oldest connection is ended, whatever it
+//! is doing, if it is at least a second old.
+//!
 //! A connection is idle from when its last response has been written until the head of the next
-//! request has arrived. Only a connection that has been idle for a second is closed at once,
-//! because a request may be on its way on the others. If no connection has been idle for so long,
-//! another one is closed after its next response, which announces that to the client.
+//! request has arrived. Of the other clients, only a connection that has been idle for a second is closed
+//! at once, because a request may be on its way. If no connection has been idle for so long, another one
+//! is closed after its next response, which announces that to the client.
 //!
 //! A connection with HTTP/2 has any number of requests, and is idle without any. Instead of being
 //! closed after its next response, it announces at once that it accepts no more requests.
@@ -42,7 +45,8 @@ struct OpenConnections {
     start: Instant,
 }
 
-/// Minimum idle time of a connection that is closed at once for a new one.
+/// Minimum idle time of a connection that is closed at once for a new one, and minimum age of that of an
+/// unknown client.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval at which connections are ended whose clients accept their responses too slowly.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,6 +12,7 @@ use crate::memory_budget::MemoryShare;
 
 /// Minimum number of bytes of a response that a client accepts in a second, once the timeout is over.
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
+
 /// The parts of responses that a connection has not written.
 pub(super) struct UnsentParts {
     timeout: Duration,

@@ -30,7 +30,7 @@ impl WriteTransaction<'_> {
         }
         if let Some(id) = self.view.subscription_of(&state, &new.settings.subscriber)? {
             let record = self.view.subscription(&state, id)?.ok_or_else(|| damaged("a subscription"))?;
-            return Ok(SubscriptionCreation::Exists(Box::new(decode_subscription(id, &record, now_us)?)));
+            return Ok(SubscriptionCreation::Exists(decode_subscription(id, &record, now_us)?));
         }
         if state.subscription_count >= count_max.into() {
             return Ok(SubscriptionCreation::TooMany);

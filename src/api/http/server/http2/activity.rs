@@ -11,7 +11,7 @@ use crate::api::http::server::connection::Connection;
 /// Time for the client to close a connection that has no more requests.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The requests and responses of a connection.
+/// The requests of a connection.
 pub(super) struct Activity {
     pub(super) connection: Arc<Connection>,
     timeout: Duration,
