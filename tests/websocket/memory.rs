@@ -73,6 +73,20 @@ async fn an_unknown_client_can_send_little_and_gets_short_replies() {
     assert_eq!((u16::from(close.code), close.reason.as_str()), (1009, "The message is too large."));
 }
 
+/// What a client sends costs time, whatever it is.
+#[tokio::test]
+async fn an_unknown_client_can_send_little_in_all() {
+    let sukkal = start(&[("SUKKAL_AUTH__STRATEGIES", "tokens"), ("SUKKAL_POLICY__PRESET", "roles")]);
+    // An empty pong, and an empty part of a text that never ends.
+    for frame in [[0x8a, 0x80, 0, 0, 0, 0], [0, 0x80, 0, 0, 0, 0]] {
+        let mut socket = open(&sukkal).await;
+        let first = [1, 0x80, 0, 0, 0, 0];
+        let _closed = socket.stream.get_mut().write_all(&[&first[..], &frame.repeat(11_000)].concat()).await;
+
+        assert_eq!(socket.close_code().await, Some(1008));
+    }
+}
+
 /// Each ping would leave an answer of the same length.
 #[tokio::test]
 async fn pings_of_a_client_that_does_not_read_take_no_memory() {
@@ -134,10 +148,10 @@ async fn requests_that_follow_each_other_at_once_are_all_handled() {
 async fn control_frames_hold_no_memory() {
     let sukkal = start(&[]);
     let mut socket = open(&sukkal).await;
-    // A project alone gets half of 256 MiB for requests. A frame has 131 bytes.
+    // A project alone gets half of 96 MiB for requests. A frame has 131 bytes.
     let pong = [&[0x8a, 0x80 | 0x7d][..], &[0; 4 + 125]].concat();
     let many = pong.repeat(8_000);
-    for _ in 0..150 {
+    for _ in 0..60 {
         let written = socket.stream.get_mut().write_all(&many);
         in_time("the service reads pongs", written).await.expect("the connection is open");
     }
@@ -163,7 +177,7 @@ async fn a_request_is_in_progress_until_its_reply_is_read() {
 
 #[tokio::test]
 async fn replies_that_are_not_read_have_a_memory_budget() {
-    // A project has half of 256 MiB. A request takes 4.5 MiB of it until the size of its reply is known.
+    // A project has half of 96 MiB. A request takes 4.5 MiB of it until the size of its reply is known.
     let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304")]);
     let mut socket = open(&sukkal).await;
     post(&mut socket, "q", &[json!("x".repeat(4_150_000))]).await;

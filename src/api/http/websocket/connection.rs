@@ -14,6 +14,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::Mutex;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
@@ -113,8 +114,9 @@ pub(super) async fn serve(
     service: Service,
     close: CancellationToken,
 ) {
-    let stream = CountedStream::new(stream, service.request_bodies.share(&session.project_or_none()));
     let is_known = session.is_known();
+    let share = service.request_bodies.share(&session.project_or_none());
+    let stream = CountedStream::new(stream, share, is_known);
     let socket = with_buffers(stream, service.broker.limits(), is_known).await;
     let are_binary = Arc::new(AtomicBool::new(false));
     let connection = Connection {
@@ -262,6 +264,7 @@ impl Connection {
         };
         if !self.is_known && self.session.is_known() {
             self.place.keep();
+            self.socket.get_mut().note_known();
             (self.is_known, self.needs_buffers) = (true, true);
         }
         let own_memory = self.service.responses.share(&self.session.project_or_none());
@@ -272,6 +275,8 @@ impl Connection {
         self.send(opcode_of(kind), [reply]).await?;
         drop((own_memory, in_progress));
         self.socket.get_mut().end_request();
+        // A client that always has a next request does not keep others waiting.
+        yield_now().await;
         Ok(())
     }
 
@@ -415,6 +420,9 @@ fn end_after(error: &WsError) -> End {
         WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
         WsError::Protocol(_) => End::Close(CloseCode::Protocol, "Protocol error."),
         WsError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => End::Close(CloseCode::Again, NO_MEMORY),
+        WsError::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+            End::Close(CloseCode::Policy, "The client has sent too much without authenticating.")
+        }
         _ => End::Gone,
     }
 }

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::frame_bounds::FrameBounds;
@@ -16,12 +17,16 @@ use crate::memory_budget::MemoryShare;
 
 /// Maximum number of bytes of a request that need no share of the budget.
 pub(super) const FREE_BYTES: usize = 16 << 10;
+/// Maximum number of bytes that a client sends before it is known, control frames included.
+const UNKNOWN_TOTAL_BYTES_MAX: usize = 64 << 10;
 
 /// A stream that counts the bytes of the request that is arriving. One read ends at the latest where
 /// a frame ends, so that nothing is in the buffers of the reader after a request.
 pub(super) struct CountedStream {
     stream: TokioIo<Upgraded>,
     share: MemoryShare,
+    /// Number of bytes that the client may still send; `None` if it is known.
+    unknown_left: Option<usize>,
     /// Number of bytes that were read since the last request was handled, without control frames.
     bytes: usize,
     bounds: FrameBounds,
@@ -32,8 +37,14 @@ pub(super) struct CountedStream {
 }
 
 impl CountedStream {
-    pub(super) fn new(stream: TokioIo<Upgraded>, share: MemoryShare) -> Self {
-        Self { stream, share, bytes: 0, bounds: FrameBounds::default(), request_began: None, unread: Bytes::new() }
+    pub(super) fn new(stream: TokioIo<Upgraded>, share: MemoryShare, is_known: bool) -> Self {
+        let (unknown_left, bounds) = ((!is_known).then_some(UNKNOWN_TOTAL_BYTES_MAX), FrameBounds::default());
+        Self { stream, share, unknown_left, bytes: 0, bounds, request_began: None, unread: Bytes::new() }
+    }
+
+    /// Records that the client is known, so that it may send any number of bytes.
+    pub(super) fn note_known(&mut self) {
+        self.unknown_left = None;
     }
 
     /// Returns the stream, whose bytes do not count any more.
@@ -66,15 +77,21 @@ impl AsyncRead for CountedStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        // Many short frames arrive in one read, and each takes time.
+        let progress = ready!(coop::poll_proceed(context));
         if this.unread.is_empty() {
             let before = buffer.filled().len();
-            std::task::ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
             this.unread = Bytes::copy_from_slice(&buffer.filled()[before..]);
             buffer.set_filled(before);
         }
+        progress.made_progress();
         let available = this.unread.len().min(buffer.remaining());
         let part = this.bounds.advance(&this.unread[..available]);
         buffer.put_slice(&this.unread.split_to(part.bytes));
+        if let Some(left) = &mut this.unknown_left {
+            *left = left.checked_sub(part.bytes).ok_or(io::ErrorKind::QuotaExceeded)?;
+        }
         // The library handles a control frame at once.
         this.bytes = this.bytes + part.bytes - part.control_bytes;
         this.request_began = if this.bytes == 0 { None } else { this.request_began.or_else(|| Some(Instant::now())) };
