@@ -46,7 +46,7 @@ use crate::metrics::Metrics;
 const FALLBACK_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum size in bytes of the messages whose attempts have begun.
-const MESSAGE_BYTES_MAX: usize = 256 << 20;
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Longest time for which a process remembers that it has work to do.
 const REMINDER_MAX: Duration = Duration::from_secs(60);

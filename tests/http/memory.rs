@@ -102,7 +102,7 @@ async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
     let part = "x".repeat(250 * KIB);
     let half = format!("{}Content-Length: {}\r\n\r\n{part}", head("POST /v2/queues/q/messages"), 255 * KIB);
 
-    // The bodies exceed the share of one project, which is half of the budget of 256 MB.
+    // The bodies exceed the share of one project, which is half of the budget of 96 MiB.
     let mut open = send_from_each_client(&server, &half).await;
     open.extend(send_from_each_client(&server, &half).await);
 

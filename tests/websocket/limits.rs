@@ -138,7 +138,7 @@ async fn each_project_has_a_limited_number_of_requests_in_progress() {
     }
 }
 
-/// A project alone may hold half of the 256 MB for requests that are arriving.
+/// A project alone may hold half of the 96 MiB for requests that are arriving.
 #[tokio::test]
 async fn a_connection_is_closed_when_its_project_has_used_up_the_memory_for_requests() {
     let sukkal = start(&[
@@ -167,7 +167,7 @@ async fn a_connection_is_closed_when_its_project_has_used_up_the_memory_for_requ
         assert!(incomplete.len() < 40, "the memory is not bounded");
     };
     assert_eq!(u16::from(refusal.code), 1013, "{refusal}");
-    assert_eq!(incomplete.len() * 6, 126, "MB were accepted");
+    assert_eq!(incomplete.len() * 6, 42, "MiB were accepted");
 
     let mut other = of("other").await;
     post(&mut other, "q", &[json!("x".repeat(1 << 20))]).await;
