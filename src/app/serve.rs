@@ -24,7 +24,7 @@ use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::domain::AuthStrategy;
 use crate::janitor;
-use crate::metrics::LiveCount;
+use crate::metrics::ConnectionCounts;
 use crate::push::client::SystemResolver;
 use crate::service_manager;
 
@@ -80,7 +80,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
             let router = http::operations_router(service.clone());
             let listener = Listener { socket: listener, tls: tls.as_ref().map(Tls::without_client_certificates) };
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                http::serve(listener, router, limits, LiveCount::default(), std::future::pending()).await.await;
+                http::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;
             })))
         }
         None => None,

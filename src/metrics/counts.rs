@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
@@ -14,6 +15,30 @@ pub(super) const PICKUP_DELAYS_S: [f64; 18] =
 /// The number of things that exist now. Clones count the same things.
 #[derive(Clone, Debug, Default)]
 pub struct LiveCount(pub(super) Gauge);
+
+/// The numbers of open connections, and of those that the server has closed because of a limit. Clones
+/// count the same connections.
+#[derive(Clone, Debug)]
+pub struct ConnectionCounts {
+    pub(super) open: LiveCount,
+    pub(super) closed: Family<ClosedLabels, Total>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ClosedLabels {
+    reason: &'static str,
+}
+
+/// Why the server closes a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Closed {
+    /// A new connection takes its place.
+    Replaced,
+    /// The client is too slow: it does not send the head of a request, or does not accept a response.
+    Slow,
+    /// The client resets too many requests over HTTP/2.
+    Flood,
+}
 
 /// One counted thing, until it is dropped.
 #[derive(Debug)]
@@ -45,6 +70,40 @@ impl LiveCount {
     pub fn count(&self) -> Counted {
         self.0.inc();
         Counted(self.0.clone())
+    }
+}
+
+impl ConnectionCounts {
+    /// Counts one more connection as open.
+    #[must_use]
+    pub fn count(&self) -> Counted {
+        self.open.count()
+    }
+
+    /// Counts a connection that the server closes.
+    pub fn closed(&self, reason: Closed) {
+        self.closed.get_or_create(&reason.labels()).0.inc();
+    }
+}
+
+impl Default for ConnectionCounts {
+    fn default() -> Self {
+        let closed = Family::<ClosedLabels, Total>::default();
+        for reason in [Closed::Replaced, Closed::Slow, Closed::Flood] {
+            drop(closed.get_or_create(&reason.labels()));
+        }
+        Self { open: LiveCount::default(), closed }
+    }
+}
+
+impl Closed {
+    fn labels(self) -> ClosedLabels {
+        let reason = match self {
+            Self::Replaced => "replaced",
+            Self::Slow => "slow",
+            Self::Flood => "flood",
+        };
+        ClosedLabels { reason }
     }
 }
 

@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub use self::counts::{Counted, LiveCount, Share};
+pub use self::counts::{Closed, ConnectionCounts, Counted, LiveCount, Share};
 use self::counts::{PICKUP_DELAYS_S, Total};
 use self::push::PushMetrics;
 use self::scrape::Figures;
@@ -30,6 +30,9 @@ pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const DURATIONS_S: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
+/// The codes with which the service closes WebSockets.
+const CLOSE_CODES: [u16; 9] = [1000, 1001, 1002, 1007, 1008, 1009, 1011, 1013, 4003];
+
 /// The metrics of a process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -40,7 +43,8 @@ pub struct Metrics {
     store_operations: Histogram,
     refused_requests: Total,
     lost_audit_records: Total,
-    connections: LiveCount,
+    connections: ConnectionCounts,
+    closed_sockets: Family<CodeLabels, Total>,
     janitor_rounds: Family<RoundLabels, Total>,
     janitor_visits: Total,
     push: PushMetrics,
@@ -72,6 +76,11 @@ struct RoundLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabels {
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
     version: &'static str,
 }
@@ -88,13 +97,17 @@ impl Metrics {
             store_operations: Histogram::new(DURATIONS_S),
             refused_requests: Total::default(),
             lost_audit_records: Total::default(),
-            connections: LiveCount::default(),
+            connections: ConnectionCounts::default(),
+            closed_sockets: Family::default(),
             janitor_rounds: Family::default(),
             janitor_visits: Total::default(),
             push: PushMetrics::default(),
         };
         for result in [ROUND_DONE, ROUND_FAILED] {
             drop(metrics.janitor_rounds.get_or_create(&RoundLabels { result }));
+        }
+        for code in CLOSE_CODES {
+            drop(metrics.closed_sockets.get_or_create(&CodeLabels { code }));
         }
         Self { registry: metrics.registry(), ..metrics }
     }
@@ -131,7 +144,17 @@ impl Metrics {
             "Records of the audit log that could not be written",
             self.lost_audit_records.clone(),
         );
-        registry.register("sukkal_http_connections", "Open connections of the API", self.connections.0.clone());
+        registry.register("sukkal_http_connections", "Open connections of the API", self.connections.open.0.clone());
+        registry.register(
+            "sukkal_http_connections_closed_total",
+            "Connections closed because of a limit, by reason",
+            self.connections.closed.clone(),
+        );
+        registry.register(
+            "sukkal_websockets_closed_total",
+            "WebSockets closed by the service, by close code",
+            self.closed_sockets.clone(),
+        );
         registry.register(
             "sukkal_janitor_rounds_total",
             "Rounds of maintenance by this process, by result",
@@ -182,9 +205,14 @@ impl Metrics {
         self.janitor_rounds.get_or_create(&RoundLabels { result: ROUND_FAILED }).0.inc();
     }
 
-    /// Returns the count of open connections of the API.
+    /// Counts a WebSocket that the service closes with this code.
+    pub fn count_closed_socket(&self, code: u16) {
+        self.closed_sockets.get_or_create(&CodeLabels { code }).0.inc();
+    }
+
+    /// Returns the counts of connections of the API.
     #[must_use]
-    pub fn connections(&self) -> LiveCount {
+    pub fn connections(&self) -> ConnectionCounts {
         self.connections.clone()
     }
 

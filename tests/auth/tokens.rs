@@ -16,7 +16,7 @@ use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, Openness, TokenStrategy, TrustedProxies};
 use sukkal::config::Config;
 use sukkal::domain::ProjectId;
-use sukkal::metrics::LiveCount;
+use sukkal::metrics::ConnectionCounts;
 use sukkal::storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -87,7 +87,7 @@ async fn serve_under(preset: &str, authenticator: Authenticator) -> Api {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let limits = app::server_limits(&config);
     tokio::spawn(async move {
-        http::serve(listener, http::router(service), limits, LiveCount::default(), pending()).await.await;
+        http::serve(listener, http::router(service), limits, ConnectionCounts::default(), pending()).await.await;
     });
     Api::new(url, "of-the-header")
 }

@@ -62,6 +62,7 @@ async fn metrics_need_no_headers_and_have_the_prometheus_format() {
         ("sukkal_build_info", "gauge"),
         ("sukkal_event_streams", "gauge"),
         ("sukkal_http_connections", "gauge"),
+        ("sukkal_http_connections_closed_total", "counter"),
         (DURATIONS, "histogram"),
         (REQUESTS, "counter"),
         ("sukkal_janitor_queues_visited_total", "counter"),
@@ -83,6 +84,7 @@ async fn metrics_need_no_headers_and_have_the_prometheus_format() {
         ("sukkal_store_requests_waiting", "gauge"),
         ("sukkal_store_up", "gauge"),
         ("sukkal_waiting_requests", "gauge"),
+        ("sukkal_websockets_closed_total", "counter"),
     ];
     let kinds = kinds.map(|(metric, kind)| (metric.to_owned(), kind.to_owned()));
     assert_eq!(Vec::from_iter(metrics.kinds.clone()), kinds);

@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use sukkal::api::http::{self, ServerLimits};
-use sukkal::metrics::LiveCount;
+use sukkal::metrics::ConnectionCounts;
 use tokio::task::JoinHandle;
 
 use super::{lock, ports};
@@ -57,7 +57,7 @@ impl Collector {
         };
         let router = Router::new().route("/v1/traces", post(receive));
         let limits = ServerLimits { head_timeout: PATIENCE, connections_max: CONNECTIONS_MAX };
-        let serve = http::serve(listener, router, limits, LiveCount::default(), pending());
+        let serve = http::serve(listener, router, limits, ConnectionCounts::default(), pending());
         let server = tokio::spawn(async move { serve.await.await });
         Self { address, received, server }
     }

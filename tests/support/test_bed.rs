@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sukkal::api::http;
 use sukkal::config::Config;
 use sukkal::domain::QueueId;
-use sukkal::metrics::LiveCount;
+use sukkal::metrics::ConnectionCounts;
 use sukkal::push::client::{Resolver, SystemResolver};
 use sukkal::storage::Driver;
 use sukkal::storage::embedded::EmbeddedStore;
@@ -229,7 +229,7 @@ impl InProcessServer {
             let service = app::service(&config, store).expect("the options are valid");
             let push = app::push(&config, &service, resolver).expect("deliveries can start");
             let limits = app::server_limits(&config);
-            http::serve(listener, http::router(service), limits, LiveCount::default(), stop.cancelled_owned())
+            http::serve(listener, http::router(service), limits, ConnectionCounts::default(), stop.cancelled_owned())
                 .await
                 .await;
             push.stop().await;

@@ -9,11 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::Server;
-use super::client::{Http2, TIMEOUT, body, connect, head, message, waiting_requests};
+use super::client::{Http2, TIMEOUT, body, connect, head, message, metric, waiting_requests};
 use support::waiting::until;
 
 /// A browser opens at most six connections with HTTP/1 to a server.
 const EVENT_STREAMS: usize = 20;
+
+/// Returns how many connections the service has closed for this reason.
+async fn closed(server: &Server, reason: &str) -> u64 {
+    metric(server, &format!("sukkal_http_connections_closed_total{{reason=\"{reason}\"}}")).await
+}
 
 #[tokio::test]
 async fn one_connection_has_many_event_streams() {
@@ -125,6 +130,7 @@ async fn a_client_that_resets_many_streams_at_once_is_disconnected() {
         rest = &after[length..];
     }
     assert_eq!(goaway_reason, Some(ENHANCE_YOUR_CALM));
+    assert_eq!(closed(&server, "flood").await, 1);
 }
 
 #[tokio::test]
@@ -219,6 +225,8 @@ async fn unknown_clients_that_do_not_read_give_their_connections_to_others() {
         assert!(body(head(http.send("GET", "/", "").await).await).await.contains("versions"));
         others.push(http);
     }
+    drop(others);
+    assert!(closed(&server, "replaced").await >= 2);
 }
 
 /// A client without a credential could otherwise hold a connection for ever.
@@ -245,4 +253,5 @@ async fn a_client_that_accepts_a_response_byte_by_byte_is_disconnected() {
     let ended = async { while response.data().await.is_some_and(|data| data.is_ok()) {} };
     timeout(TIMEOUT, ended).await.expect("the connection ends");
     assert!(!response.is_end_stream(), "the response is not complete");
+    assert_eq!(closed(&server, "slow").await, 1);
 }

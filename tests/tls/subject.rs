@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::routing::get;
 use sukkal::api::http::{self, ClientCertificates, Listener, ServerLimits, Tls, TlsFiles};
 use sukkal::auth::ClientCertificate;
-use sukkal::metrics::LiveCount;
+use sukkal::metrics::ConnectionCounts;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
@@ -37,7 +37,7 @@ async fn requests_have_the_subject_of_the_client_certificate() {
     let limits = ServerLimits { head_timeout: Duration::from_secs(20), connections_max: 10 };
     let router = Router::new().route("/", get(subject));
     tokio::spawn(async move {
-        http::serve(listener, router, limits, LiveCount::default(), std::future::pending()).await.await;
+        http::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;
     });
 
     for (protocol, certificate, expected) in [

@@ -8,6 +8,7 @@ use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{PATH, open, post, start};
+use support::exposition::Exposition;
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
 use support::waiting::{in_time, until, until_some};
@@ -85,6 +86,8 @@ async fn an_unknown_client_can_send_little_in_all() {
 
         assert_eq!(socket.close_code().await, Some(1008));
     }
+    let metrics = Exposition::of(&sukkal.url("")).await;
+    assert_eq!(metrics.value("sukkal_websockets_closed_total{code=\"1008\"}"), Some(2.0));
 }
 
 /// Each ping would leave an answer of the same length.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use sukkal::api::http::{self, Service};
 use sukkal::app;
 use sukkal::config::Config;
-use sukkal::metrics::LiveCount;
+use sukkal::metrics::ConnectionCounts;
 use sukkal::storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;
 
@@ -55,7 +55,9 @@ async fn serve_here(service: Service) -> String {
     let url = format!("http://{}{PATH}", listener.local_addr().unwrap());
     let limits = http::ServerLimits { head_timeout: Duration::from_secs(60), connections_max: 1_000 };
     let router = http::websocket_router(service);
-    tokio::spawn(async move { http::serve(listener, router, limits, LiveCount::default(), pending()).await.await });
+    tokio::spawn(
+        async move { http::serve(listener, router, limits, ConnectionCounts::default(), pending()).await.await },
+    );
     url
 }
 

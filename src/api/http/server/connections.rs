@@ -26,13 +26,13 @@ use tracing::debug;
 use super::connection::{Connection, STREAMING, micros_since};
 use super::unsent::UnsentParts;
 use crate::authentication::Peer;
-use crate::metrics::LiveCount;
+use crate::metrics::{Closed, ConnectionCounts};
 
 /// All connections of a listener.
 pub(super) struct Connections {
     permits: Arc<Semaphore>,
     open: Arc<OpenConnections>,
-    count: LiveCount,
+    counts: ConnectionCounts,
     /// Time for a client to accept a response, besides the time for its size.
     response_timeout: Duration,
     tasks: TaskTracker,
@@ -52,22 +52,22 @@ const IDLE_MIN: Duration = Duration::from_secs(1);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Connections {
-    /// Creates the set of connections of a listener, with at most `max` connections. `count` is
-    /// their number.
-    pub(super) fn new(max: usize, response_timeout: Duration, count: LiveCount) -> Self {
+    /// Creates the set of connections of a listener, with at most `max` connections. `counts`
+    /// has their number.
+    pub(super) fn new(max: usize, response_timeout: Duration, counts: ConnectionCounts) -> Self {
         let open = Arc::new(OpenConnections { by_number: Mutex::default(), start: Instant::now() });
         let permits = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
-        let swept = Arc::downgrade(&open);
+        let (swept, slow) = (Arc::downgrade(&open), counts.clone());
         tokio::spawn(async move {
             let mut interval = interval(SWEEP_INTERVAL);
             loop {
                 interval.tick().await;
                 let Some(open) = swept.upgrade() else { return };
-                open.abort_stalled();
+                open.abort_stalled(|| slow.closed(Closed::Slow));
             }
         });
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        Self { permits, open, count, response_timeout, tasks, closing }
+        Self { permits, open, counts, response_timeout, tasks, closing }
     }
 
     /// Waits until one more connection may be open. If there are too many, it closes one as soon as
@@ -77,7 +77,9 @@ impl Connections {
             if let Ok(permit) = self.permits.clone().try_acquire_owned() {
                 return permit;
             }
-            self.open.close_one();
+            if self.open.close_one() {
+                self.counts.closed(Closed::Replaced);
+            }
             if let Ok(permit) = timeout(IDLE_MIN / 4, self.permits.clone().acquire_owned()).await {
                 return permit.expect("the semaphore is never closed");
             }
@@ -96,7 +98,7 @@ impl Connections {
         let unsent = UnsentParts::new(self.response_timeout);
         let connection = Arc::new(Connection::new(peer, self.open.start, unsent, close.clone()));
         self.open.lock().insert(number, connection.clone());
-        let (open, counted, serve) = (self.open.clone(), self.count.count(), serve(connection.clone(), close));
+        let (open, counted, serve) = (self.open.clone(), self.counts.count(), serve(connection.clone(), close));
         self.tasks.spawn(async move {
             tokio::select! {
                 () = serve => {}
@@ -129,8 +131,8 @@ impl OpenConnections {
     ///
     /// Otherwise closes the connection that has been idle for longest, if it has been idle for
     /// [`IDLE_MIN`], or lets another one close after its next response, preferably one that has a
-    /// request.
-    fn close_one(&self) {
+    /// request. Returns whether there is such a connection.
+    fn close_one(&self) -> bool {
         let open = self.lock();
         let before_us =
             micros_since(self.start).saturating_sub(u64::try_from(IDLE_MIN.as_micros()).unwrap_or(u64::MAX));
@@ -138,7 +140,7 @@ impl OpenConnections {
         let oldest = unknown().filter(|connection| !connection.is_aborted()).min_by_key(|one| one.accepted_us);
         if let Some(oldest) = oldest.filter(|connection| connection.accepted_us <= before_us) {
             oldest.abort();
-            return;
+            return true;
         }
         let comes_first: &dyn Fn(&&Arc<Connection>) -> bool =
             if unknown().count() * 2 >= open.len() { &|connection| !connection.is_known() } else { &|_| true };
@@ -149,13 +151,20 @@ impl OpenConnections {
             |connection: &&Arc<Connection>| state(connection) != STREAMING && !connection.is_closing();
         if let Some(connection) = open().filter(is_idle).min_by_key(state) {
             connection.close();
+            true
         } else if let Some(connection) = open().filter(can_close_later).max_by_key(state) {
             connection.close_after_response();
+            true
+        } else {
+            false
         }
     }
 
-    /// Ends the connections whose clients accept their responses too slowly.
-    fn abort_stalled(&self) {
-        self.lock().values().filter(|connection| connection.unsent.is_late()).for_each(|connection| connection.abort());
+    /// Ends the connections whose clients accept their responses too slowly, and notes each.
+    fn abort_stalled(&self, note: impl Fn()) {
+        for connection in self.lock().values().filter(|one| one.unsent.is_late() && !one.is_aborted()) {
+            connection.abort();
+            note();
+        }
     }
 }

@@ -42,7 +42,7 @@ pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
 use crate::authentication::Peer;
-use crate::metrics::LiveCount;
+use crate::metrics::{Closed, ConnectionCounts};
 
 /// Maximum time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,12 +77,12 @@ impl From<TcpListener> for Listener {
 /// waits for the requests in progress.
 ///
 /// At the maximum number of connections, a new connection replaces the one that has been idle for
-/// longest, or waits until one is idle. `open` counts the connections.
+/// longest, or waits until one is idle. `counts` counts the connections.
 pub async fn serve(
     listener: impl Into<Listener>,
     router: Router,
     limits: ServerLimits,
-    open: LiveCount,
+    counts: ConnectionCounts,
     stop: impl Future<Output = ()>,
 ) -> impl Future<Output = ()> {
     let Listener { socket, tls } = listener.into();
@@ -90,9 +90,10 @@ pub async fn serve(
     let mut http1 = http1::Builder::new();
     http1.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
     let http2 = Http2::new(router.clone(), head_timeout, connections_max);
+    let service = TowerToHyperService::new(router);
     let handshake_timeout = HANDSHAKE_TIMEOUT.min(head_timeout);
-    let server = Arc::new(Server { http1, http2, service: TowerToHyperService::new(router), handshake_timeout });
-    let connections = Connections::new(connections_max, head_timeout, open);
+    let server = Arc::new(Server { http1, http2, service, handshake_timeout, counts: counts.clone() });
+    let connections = Connections::new(connections_max, head_timeout, counts);
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {
@@ -136,6 +137,7 @@ struct Server {
     http2: Http2,
     service: TowerToHyperService<Router>,
     handshake_timeout: Duration,
+    counts: ConnectionCounts,
 }
 
 impl Server {
@@ -166,7 +168,7 @@ impl Server {
             }
         };
         if let Err(error) = ended {
-            debug!(%error, "connection ended early");
+            self.note_early_end(&error);
         } else if let Some(serve) = connection.take_upgrade() {
             serve(close).await;
         }
@@ -198,12 +200,22 @@ impl Server {
                 if is_http2 {
                     stream.connection.set_protocol(Protocol::Http2);
                     if let Err(error) = self.http2.serve(stream, certificate, close).await {
-                        debug!(%error, "connection ended early");
+                        self.note_early_end(&error);
                     }
                 } else {
                     self.serve_http1(stream, certificate, close).await;
                 }
             }
+        }
+    }
+
+    /// Notes that a connection has ended before its client or the server wanted it to.
+    fn note_early_end(&self, error: &hyper::Error) {
+        debug!(%error, "connection ended early");
+        if error.is_timeout() {
+            self.counts.closed(Closed::Slow);
+        } else if http2::is_flood(error) {
+            self.counts.closed(Closed::Flood);
         }
     }
 }

@@ -392,6 +392,7 @@ impl Connection {
     async fn close(mut self, code: CloseCode, reason: &'static str) {
         // The subscriptions end at once.
         self.notifications.clear();
+        self.service.metrics.count_closed_socket(code.into());
         let frame = CloseFrame { code, reason: reason.into() };
         let closed = async {
             if self.socket.close(Some(frame)).await.is_err() {

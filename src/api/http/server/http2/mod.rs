@@ -8,6 +8,7 @@ mod incoming;
 mod outgoing;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -127,6 +128,12 @@ impl Http2 {
             http.as_mut().graceful_shutdown();
         }
     }
+}
+
+/// Returns whether an error says that the client resets too many requests.
+pub(super) fn is_flood(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    source.is_some_and(|error| error.reason() == Some(Reason::ENHANCE_YOUR_CALM))
 }
 
 /// The router, for the requests of one connection.
