@@ -11,7 +11,7 @@ use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::{FlavorName, Pool, PoolName, PoolUri, Warning, WithWarnings};
-use crate::storage::{self, POOLS_MAX, PoolList, StoredPool};
+use crate::storage::{self, DATABASE_KEY, DatabaseId, POOLS_MAX, PoolList, StoredPool};
 
 /// Maximum number of attempts to change a list that other requests change at the same time. Each
 /// attempt fails only because another change has succeeded.
@@ -130,7 +130,8 @@ impl Broker {
     ) -> Result<Pool, Error> {
         load(&store).await?;
         if let Some(uri) = &uri {
-            self.check_uri(uri).await?;
+            let database = self.check_uri(uri).await?;
+            check_database(&store, &name, uri, &database).await?;
         }
         let this = self.clone();
         self.run_to_completion(async move {
@@ -195,13 +196,13 @@ impl Broker {
         {
             return Ok(StoredPool { pool, ..before.clone() });
         }
-        check_conflict(list, &pool)?;
+        check_conflict(list, &pool.name, &pool.uri)?;
         let stored = StoredPool::new(pool, self.encryption.uri_cipher());
         stored.map_err(|error| Error::Pool(error.to_string()))
     }
 
-    /// Checks that the address can be that of a pool, and connects to it once.
-    async fn check_uri(&self, uri: &PoolUri) -> Result<(), Error> {
+    /// Checks that the address can be that of a pool, and connects to it once. Returns its database.
+    async fn check_uri(&self, uri: &PoolUri) -> Result<DatabaseId, Error> {
         let pooling = self.pooling.as_ref().ok_or(Error::Forbidden)?;
         if uri.is_masked() {
             let text = format!("uri is {uri}, as it is shown; replace *** with the user and the password");
@@ -211,9 +212,7 @@ impl Broker {
             return Err(Error::Pool(storage::SealedUriError::NoKey.to_string()));
         }
         if pooling.management_store.as_ref().is_some_and(|store| store.is_same_store(uri)) {
-            return Err(Error::Pool(format!(
-                "{uri} is the database of the management store, which cannot be a pool; use another server or database"
-            )));
+            return Err(is_management_store(uri));
         }
         let unusable = |reason: String| Error::Pool(format!("cannot connect to {uri}: {reason}"));
         pooling.connector.check(uri).await.map_err(unusable)
@@ -271,13 +270,49 @@ fn retire(list: &mut PoolList, name: &PoolName) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Refuses a pool that has the address of another one.
-fn check_conflict(list: &PoolList, pool: &Pool) -> Result<(), Error> {
-    let mut shown = list.pools.iter().map(|stored| &stored.pool).filter(|other| !other.is_retired);
-    match shown.find(|other| other.name != pool.name && other.uri.is_same_address(&pool.uri)) {
+/// Refuses the address of a pool if it leads to the database of the management store, or to that of another
+/// pool with the same label.
+async fn check_database(
+    store: &AdmittedStore,
+    name: &PoolName,
+    uri: &PoolUri,
+    database: &DatabaseId,
+) -> Result<(), Error> {
+    let holders = store.stores_with_database(database).await?;
+    if holders.contains(&None) {
+        return Err(is_management_store(uri));
+    }
+    let list = load(store).await?;
+    check_conflict(&list, name, uri)?;
+    let is_same = |other: &&Pool| other.uri.label() == uri.label() && holders.contains(&Some(other.name.clone()));
+    match other_pools(&list, name).find(is_same) {
+        None => Ok(()),
+        Some(other) => Err(Error::Conflict(format!(
+            "{uri} leads to the database of pool {} at {}; if it is a copy, delete the key {DATABASE_KEY} in the copy",
+            other.name, other.uri
+        ))),
+    }
+}
+
+fn is_management_store(uri: &PoolUri) -> Error {
+    Error::Pool(format!(
+        "{uri} is the database of the management store, which cannot be a pool; use another server or database, or \
+         if it is a copy, delete the key {DATABASE_KEY} in the copy"
+    ))
+}
+
+/// Refuses the address of a pool if another pool has the same text.
+fn check_conflict(list: &PoolList, name: &PoolName, uri: &PoolUri) -> Result<(), Error> {
+    match other_pools(list, name).find(|other| other.uri.is_same_address(uri)) {
         None => Ok(()),
         Some(other) => Err(Error::Conflict(format!("pool {} has the uri {}, too", other.name, other.uri))),
     }
+}
+
+/// Returns the pools with other names that are not retired.
+fn other_pools<'l>(list: &'l PoolList, name: &PoolName) -> impl Iterator<Item = &'l Pool> {
+    let pools = list.pools.iter().map(|stored| &stored.pool);
+    pools.filter(move |other| !other.is_retired && other.name != *name)
 }
 
 #[cfg(test)]
@@ -319,9 +354,9 @@ mod tests {
         let mut list = list(&[("a", None)]);
         let other = Pool { name: "b".parse().unwrap(), ..list.pools[0].pool.clone() };
 
-        assert!(matches!(check_conflict(&list, &other), Err(Error::Conflict(_))));
-        assert!(check_conflict(&list, &list.pools[0].pool).is_ok());
+        assert!(matches!(check_conflict(&list, &other.name, &other.uri), Err(Error::Conflict(_))));
+        assert!(check_conflict(&list, &list.pools[0].pool.name, &other.uri).is_ok());
         retire(&mut list, &"a".parse().unwrap()).unwrap();
-        assert!(check_conflict(&list, &other).is_ok());
+        assert!(check_conflict(&list, &other.name, &other.uri).is_ok());
     }
 }

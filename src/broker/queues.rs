@@ -267,6 +267,9 @@ impl Broker {
                     "{what} is in the management store, which single queues cannot leave if it is embedded; \
                      `sukkal migrate` copies this store to Redis as a whole"
                 ))),
+                Moved::IsManagementStore => Err(Error::Conflict(format!(
+                    "pool {pool} has the database of the management store, so no queue can move there"
+                ))),
                 Moved::SameDatabase => Err(Error::Conflict(format!(
                     "pool {pool} and the pool of {what} have the same database, so it cannot move"
                 ))),

@@ -111,8 +111,13 @@ impl PoolUri {
     /// their texts show it.
     #[must_use]
     pub fn is_same_address(&self, other: &Self) -> bool {
-        let label = |uri: &Self| uri.has_label().then(|| uri.parts().path.to_owned());
-        self.is_same_store(other) && label(self) == label(other)
+        self.is_same_store(other) && self.label() == other.label()
+    }
+
+    /// Returns the name that stands in place of the number of a database, if one does.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.has_label().then(|| self.parts().path)
     }
 
     /// Returns whether both URIs name the same hosts and the same database, as far as their texts

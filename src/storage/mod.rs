@@ -58,8 +58,8 @@ pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, Pos
 pub use monitoring::{DiskUsage, Monitoring, PoolState, Processed};
 pub use moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore, QueueEpoch};
 pub use pools::{
-    FLAVORS_MAX, Moved, POOLS_MAX, PoolConnector, PoolList, PoolStore, PoolsVersion, SealedUriError, StoredPool,
-    UriCipher,
+    DATABASE_KEY, DatabaseId, FLAVORS_MAX, Moved, POOLS_MAX, PoolConnector, PoolList, PoolStore, PoolsVersion,
+    SealedUriError, StoredPool, UriCipher,
 };
 use queues::complete_summaries;
 pub use queues::{NameRange, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};

@@ -17,6 +17,14 @@ pub const POOLS_MAX: usize = 100;
 /// Maximum number of flavors of all projects together.
 pub const FLAVORS_MAX: usize = 1_000;
 
+/// The key in Redis that has the [`DatabaseId`], for messages to operators.
+pub const DATABASE_KEY: &str = "sukkal:database";
+
+/// Identifies a database of Redis, whatever address leads to it. It is random, and stored in the database.
+/// So a copy of the data has the same id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseId(pub(super) String);
+
 /// Stores the list of pools and flavors as a whole.
 #[async_trait]
 pub trait PoolStore: Send + Sync {
@@ -32,6 +40,12 @@ pub trait PoolStore: Send + Sync {
     /// error if that cannot be found out. A store that does not route queues to pools has none in them.
     async fn pool_has_queues(&self, _pool: &PoolName) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    /// Returns the stores of the service that have this database: pools, and `None` for the management
+    /// store. Pools that are down are left out. A store that does not route queues to pools has none.
+    async fn stores_with_database(&self, _id: &DatabaseId) -> Result<Vec<Option<PoolName>>, Error> {
+        Ok(Vec::new())
     }
 
     /// Moves the queue to this pool with everything in it, while operations on it wait. A queue that is
@@ -59,6 +73,8 @@ pub enum Moved {
     CannotLeave,
     /// The pool has the same database as the pool of the queue.
     SameDatabase,
+    /// The pool has the database of the management store.
+    IsManagementStore,
 }
 
 /// The version of the list of pools and flavors. It changes with each change of the list.
@@ -90,8 +106,9 @@ pub struct StoredPool {
 /// Connects to pools.
 #[async_trait]
 pub trait PoolConnector: Send + Sync {
-    /// Connects to the pool once, for at most some seconds. Returns the reason if that fails.
-    async fn check(&self, uri: &PoolUri) -> Result<(), String>;
+    /// Connects to the pool once, for at most some seconds. Returns which database it has, or the reason
+    /// why that fails.
+    async fn check(&self, uri: &PoolUri) -> Result<DatabaseId, String>;
 }
 
 /// Encrypts and decrypts the URIs of pools.

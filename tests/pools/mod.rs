@@ -5,6 +5,7 @@
 //! `faults`, use these deployments too.
 
 mod addresses;
+mod aliases;
 mod disturber;
 mod durability;
 mod guide;

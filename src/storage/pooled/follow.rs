@@ -12,12 +12,14 @@ use super::PooledStore;
 use super::live_pools::ListedPool;
 use super::place_walk::PlaceWalk;
 use crate::domain::{Pool, PoolName, QueueId};
-use crate::storage::{Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool};
+use crate::storage::{DatabaseId, Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool};
 
 /// Time between two requests for the version of the list.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 /// Time between two searches for retired pools without queues.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(60);
+/// Time between two comparisons of the databases of pools.
+const COMPARISON_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of names that a request searches.
 const NAMES_PER_REQUEST_MAX: usize = 20_000;
 
@@ -36,6 +38,10 @@ impl PoolStore for PooledStore {
     async fn pool_has_queues(&self, pool: &PoolName) -> Result<bool, Error> {
         let unused = self.unused_pools(vec![pool.clone()], Some(NAMES_PER_REQUEST_MAX)).await?;
         Ok(unused.is_empty())
+    }
+
+    async fn stores_with_database(&self, id: &DatabaseId) -> Result<Vec<Option<PoolName>>, Error> {
+        self.with_database(id).await
     }
 
     async fn move_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
@@ -82,8 +88,13 @@ impl PooledStore {
         let this = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let mut next_removal = Instant::now() + REMOVAL_INTERVAL;
+            let (mut next_comparison, mut shared) = (Instant::now(), Vec::new());
             while let Some(store) = this.upgrade().map(PooledStore) {
                 let mut outcome = store.refresh_pools().await;
+                if Instant::now() >= next_comparison {
+                    next_comparison = Instant::now() + COMPARISON_INTERVAL;
+                    store.report_shared_databases(&mut shared).await;
+                }
                 if outcome.is_ok() && Instant::now() >= next_removal {
                     next_removal = Instant::now() + REMOVAL_INTERVAL;
                     outcome = store.remove_unused_pools().await;

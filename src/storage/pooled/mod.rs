@@ -14,6 +14,7 @@
 //! that a queue does not exist, refreshes the list after it has read the place.
 
 mod claims;
+mod databases;
 mod deliveries;
 mod destinations;
 mod empty_places;

@@ -10,6 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::PooledStore;
+use super::databases;
 use super::live_pools::{ListedPool, LivePool, RefusedUntil, UnusablePool, accepts};
 use crate::domain::{Durability, Metadata, Pool, PoolName, QueueId};
 use crate::storage::redis::RedisStore;
@@ -82,7 +83,7 @@ impl PooledStore {
         };
         let (report, failure) = watch::channel(None);
         let tasks = [
-            tokio::spawn(watch_pool(config.name.clone(), redis.clone(), report)),
+            tokio::spawn(watch_pool(config.name.clone(), redis.clone(), self.0.virtual_redis.clone(), report)),
             tokio::spawn(maintain_pool(config.name.clone(), redis.clone(), self.0.options.schedule)),
             tokio::spawn(self.forwarder(redis.delivery_signals())),
         ];
@@ -228,8 +229,14 @@ impl PooledStore {
     }
 }
 
-/// Reports whether a pool can be used, until it is dropped.
-async fn watch_pool(name: PoolName, redis: RedisStore, report: watch::Sender<Option<String>>) {
+/// Reports whether a pool can be used, until it is dropped. It must not have the database of the management
+/// store, `unlike`.
+async fn watch_pool(
+    name: PoolName,
+    redis: RedisStore,
+    mut unlike: Option<RedisStore>,
+    report: watch::Sender<Option<String>>,
+) {
     let unusable = async {
         let reason = redis.becomes_unusable().await;
         warn!(pool = %name, reason, "this release cannot use a pool");
@@ -237,7 +244,14 @@ async fn watch_pool(name: PoolName, redis: RedisStore, report: watch::Sender<Opt
     };
     let probing = async {
         loop {
-            let failure = redis.ping().await.err().map(|error| error.reason().to_owned());
+            let mut failure = redis.ping().await.err().map(|error| error.reason().to_owned());
+            if let (None, Some(management)) = (&failure, &unlike) {
+                match databases::misuse(&redis, management).await {
+                    Ok(None) => unlike = None,
+                    Ok(misuse) => failure = misuse,
+                    Err(error) => debug!(pool = %name, %error, "cannot compare the databases of two stores"),
+                }
+            }
             report.send_if_modified(|known| {
                 let is_changed = known.is_some() != failure.is_some();
                 match (&failure, is_changed) {

@@ -3,6 +3,7 @@
 //! | key | type | contents |
 //! |---|---|---|
 //! | `sukkal:layout` | string | version of this layout: see `connection/layout.rs` |
+//! | `sukkal:database` | string | random id of the database of a pool: see `pools.rs` |
 //! | `sukkal:migration` | string | id of the store from which a migration has copied: see `import` |
 //! | `sukkal:{projects}` | zset | every project that has a queue: `P`, zero byte, version |
 //! | `sukkal:{P}:queues` | zset | every queue of the project: its name, zero byte, version |
@@ -28,11 +29,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::slot_tags;
 use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::storage::DATABASE_KEY;
 
 /// The register of all projects that have queues.
 pub(super) const PROJECT_REGISTER: &str = "sukkal:{projects}";
 /// The version of the layout.
 pub(super) const LAYOUT: &str = "sukkal:layout";
+/// The id of the database, which shows that two addresses lead to it.
+pub(super) const DATABASE: &str = DATABASE_KEY;
 /// The id of the migration that has filled the store, if one has.
 pub(super) const MIGRATION: &str = "sukkal:migration";
 /// The channel of signals to the processes that deliver to subscribers: see `signals.rs`.

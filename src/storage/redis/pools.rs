@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
+use uuid::Uuid;
 
 use super::keys;
 use super::reply::unknown_kind;
@@ -14,7 +15,7 @@ use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
 use crate::storage::pools::{decode, encode};
 use crate::storage::watch::Watchers;
-use crate::storage::{Error, Maintenance, PoolConnector, PoolList, PoolStore, PoolsVersion};
+use crate::storage::{DatabaseId, Error, PoolConnector, PoolList, PoolStore, PoolsVersion};
 
 /// Maximum duration of a check of a pool.
 const CHECK_MAX: Duration = Duration::from_secs(3);
@@ -46,19 +47,35 @@ impl RedisPools {
 
 #[async_trait]
 impl PoolConnector for RedisPools {
-    async fn check(&self, uri: &PoolUri) -> Result<(), String> {
+    async fn check(&self, uri: &PoolUri) -> Result<DatabaseId, String> {
         let store = self.open(uri)?;
         let mut reason = "there is no answer".to_owned();
         let answered = async {
             // To connect may take longer than a command is attempted.
-            while let Err(error) = store.ping().await {
-                error.reason().clone_into(&mut reason);
+            loop {
+                match store.database_id().await {
+                    Ok(id) => return id,
+                    Err(error) => error.reason().clone_into(&mut reason),
+                }
                 sleep(PAUSE_IN_CHECK).await;
             }
         };
         let answer = timeout(CHECK_MAX, answered).await;
         store.close();
         answer.map_err(|_elapsed| reason)
+    }
+}
+
+impl RedisStore {
+    /// Returns the id of the database, which is stored when it is first asked for.
+    pub(in crate::storage) async fn database_id(&self) -> Result<DatabaseId, Error> {
+        let id = async || self.connection.command("GET", keys::DATABASE, &[]).await?.text_or_nil();
+        if let Some(id) = id().await? {
+            return Ok(DatabaseId(id));
+        }
+        self.connection.command("SET", keys::DATABASE, &[&Uuid::new_v4().to_string(), "NX"]).await?;
+        let stored = id().await?.ok_or_else(|| Error::Unavailable("the id of the database was removed".to_owned()))?;
+        Ok(DatabaseId(stored))
     }
 }
 

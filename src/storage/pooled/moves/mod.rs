@@ -44,10 +44,14 @@ impl PooledStore {
             if place.pool.as_ref() == Some(pool) {
                 return Ok(Moved::Done);
             }
-            if place.pool.as_ref().is_some_and(|from| self.share_database(from, &target)) {
+            let Some(source) = self.redis_at(place.pool.as_ref())? else { return Ok(Moved::CannotLeave) };
+            let database = target.redis.database_id().await?;
+            if source.database_id().await? == database {
                 return Ok(Moved::SameDatabase);
             }
-            let Some(source) = self.redis_at(place.pool.as_ref())? else { return Ok(Moved::CannotLeave) };
+            if self.is_management_store(&database).await? {
+                return Ok(Moved::IsManagementStore);
+            }
             let label = Epoch(place.epoch.0 + 1);
             let begun = Place { pool: place.pool.clone(), epoch: label };
             if self.give_place(queue, &place, &begun).await? {
@@ -55,11 +59,6 @@ impl PooledStore {
             }
         }
         Err(Error::Unavailable(format!("queue {queue} was deleted or moved during each of {ATTEMPTS_MAX} attempts")))
-    }
-
-    /// Returns whether two pools differ only in the names in their URIs.
-    fn share_database(&self, from: &PoolName, to: &LivePool) -> bool {
-        self.0.pools.all().get(from).is_some_and(|from| from.config.uri.is_same_store(&to.config.uri))
     }
 
     /// Replaces the place of a queue in the catalogue by exactly this one, if it still is the known one.
