@@ -1,26 +1,42 @@
 //! The rates of projects, as token buckets of this process. A bucket holds the tokens of one second.
 //!
 //! A bucket is stored as the time at which it will be full. So taking tokens is one addition, and a
-//! bucket that is full needs no memory: if the cache drops it, the next one begins full.
+//! bucket that is full needs no memory: the next one begins full. Only full buckets are dropped. So no
+//! client can give another project new tokens by naming many projects.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use quick_cache::sync::Cache;
+use ahash::HashMap;
 
 use crate::domain::{ProjectId, Quota};
 
-/// Maximum number of projects whose buckets a process keeps. Of further ones, the least used begin
-/// with full buckets again.
-const PROJECTS_MAX: usize = 20_000;
+/// Approximate maximum of the memory for buckets, in bytes.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Approximate memory for the buckets of a project, in bytes, without the name of the project.
+const BYTES_PER_PROJECT: usize = 160;
+/// Maximum number of buckets that are examined to make room for a project.
+const EXAMINED_MAX: usize = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The buckets of all projects.
 #[derive(Debug)]
 pub(super) struct Rates {
     start: Instant,
-    projects: Cache<ProjectId, Arc<Buckets>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// The places of the projects in `entries`.
+    places: HashMap<ProjectId, usize>,
+    entries: Vec<(ProjectId, Buckets)>,
+    /// Memory for the entries, in bytes.
+    bytes: usize,
+    /// The place that is examined next to make room.
+    next: usize,
+    /// The buckets that projects share if no other project can be dropped for them.
+    shared: Buckets,
 }
 
 /// The buckets of one project.
@@ -32,11 +48,11 @@ struct Buckets {
 
 /// The time at which the bucket will be full, in nanoseconds since the start of the process.
 #[derive(Debug, Default)]
-struct Bucket(AtomicU64);
+struct Bucket(u64);
 
 impl Rates {
     pub(super) fn new() -> Self {
-        Self { start: Instant::now(), projects: Cache::new(PROJECTS_MAX) }
+        Self { start: Instant::now(), table: Mutex::default() }
     }
 
     /// Takes tokens of a bucket with this rate. If it does not have them, returns the time until it
@@ -44,20 +60,20 @@ impl Rates {
     /// debt.
     pub(super) fn take(&self, project: &ProjectId, quota: Quota, tokens: u64, rate: u64) -> Result<(), Duration> {
         let now_ns = self.now_ns();
-        self.with_bucket(project, quota, |bucket| bucket.take(now_ns, cost_ns(tokens, rate)))
+        self.table().buckets(project, now_ns).of(quota).take(now_ns, cost_ns(tokens, rate))
     }
 
     /// Takes tokens even if the bucket does not have them.
     pub(super) fn charge(&self, project: &ProjectId, quota: Quota, tokens: u64, rate: u64) {
         let now_ns = self.now_ns();
-        self.with_bucket(project, quota, |bucket| bucket.charge(now_ns, cost_ns(tokens, rate)));
+        self.table().buckets(project, now_ns).of(quota).charge(now_ns, cost_ns(tokens, rate));
     }
 
     /// Returns how many tokens a bucket with this rate lacks: those that were taken in the last
     /// second, if it was full before.
     pub(super) fn used(&self, project: &ProjectId, quota: Quota, rate: u64) -> u64 {
         let now_ns = self.now_ns();
-        let lack_ns = self.with_bucket(project, quota, |bucket| bucket.lack_ns(now_ns));
+        let lack_ns = self.table().buckets(project, now_ns).of(quota).lack_ns(now_ns);
         (u128::from(lack_ns) * u128::from(rate)).div_ceil(SECOND_NS.into()).try_into().unwrap_or(u64::MAX)
     }
 
@@ -65,15 +81,68 @@ impl Rates {
         u64::try_from(self.start.elapsed().as_nanos()).expect("the process is younger than 500 years")
     }
 
-    fn with_bucket<T>(&self, project: &ProjectId, quota: Quota, work: impl FnOnce(&Bucket) -> T) -> T {
-        let buckets = match self.projects.get(project) {
-            Some(buckets) => buckets,
-            None => self
-                .projects
-                .get_or_insert_with(project, || Ok::<_, std::convert::Infallible>(Arc::default()))
-                .unwrap_or_else(|never| match never {}),
-        };
-        work(if quota == Quota::PostedBytesPerSecond { &buckets.posted_bytes } else { &buckets.requests })
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Returns the buckets of a project. If there is no room for them, these are the shared ones.
+    fn buckets(&mut self, project: &ProjectId, now_ns: u64) -> &mut Buckets {
+        let at = self.places.get(project).copied().or_else(|| self.insert(project, now_ns));
+        match at {
+            Some(at) => &mut self.entries[at].1,
+            None => &mut self.shared,
+        }
+    }
+
+    /// Adds full buckets for a project. Returns their place, or `None` if there is no room.
+    fn insert(&mut self, project: &ProjectId, now_ns: u64) -> Option<usize> {
+        let bytes_max = BYTES_MAX.saturating_sub(bytes_of(project));
+        for _ in 0..EXAMINED_MAX {
+            if self.bytes <= bytes_max {
+                break;
+            }
+            self.examine_next(now_ns);
+        }
+        if self.bytes > bytes_max {
+            return None;
+        }
+        let at = self.entries.len();
+        self.bytes += bytes_of(project);
+        self.places.insert(project.clone(), at);
+        self.entries.push((project.clone(), Buckets::default()));
+        Some(at)
+    }
+
+    /// Drops the buckets of the next project if they are full.
+    fn examine_next(&mut self, now_ns: u64) {
+        let at = if self.next < self.entries.len() { self.next } else { 0 };
+        self.next = at + 1;
+        if self.entries.get(at).is_some_and(|(_, buckets)| buckets.are_full(now_ns)) {
+            let (dropped, _full) = self.entries.swap_remove(at);
+            self.bytes -= bytes_of(&dropped);
+            self.places.remove(&dropped);
+            if let Some((moved, _)) = self.entries.get(at) {
+                self.places.insert(moved.clone(), at);
+            }
+            // The last entry is at this place now.
+            self.next = at;
+        }
+    }
+}
+
+fn bytes_of(project: &ProjectId) -> usize {
+    BYTES_PER_PROJECT + project.as_str().len()
+}
+
+impl Buckets {
+    fn of(&mut self, quota: Quota) -> &mut Bucket {
+        if quota == Quota::PostedBytesPerSecond { &mut self.posted_bytes } else { &mut self.requests }
+    }
+
+    fn are_full(&self, now_ns: u64) -> bool {
+        self.requests.lack_ns(now_ns) == 0 && self.posted_bytes.lack_ns(now_ns) == 0
     }
 }
 
@@ -83,30 +152,22 @@ fn cost_ns(tokens: u64, rate: u64) -> u64 {
 }
 
 impl Bucket {
-    fn take(&self, now_ns: u64, cost_ns: u64) -> Result<(), Duration> {
-        let mut full_at_ns = self.0.load(Ordering::Relaxed);
-        loop {
-            let lack_ns = full_at_ns.saturating_sub(now_ns);
-            let wait_ns = (lack_ns + cost_ns.min(SECOND_NS)).saturating_sub(SECOND_NS);
-            if wait_ns > 0 {
-                return Err(Duration::from_nanos(wait_ns));
-            }
-            let next = full_at_ns.max(now_ns).saturating_add(cost_ns);
-            match self.0.compare_exchange_weak(full_at_ns, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(current) => full_at_ns = current,
-            }
+    fn take(&mut self, now_ns: u64, cost_ns: u64) -> Result<(), Duration> {
+        let wait_ns = (self.lack_ns(now_ns) + cost_ns.min(SECOND_NS)).saturating_sub(SECOND_NS);
+        if wait_ns > 0 {
+            return Err(Duration::from_nanos(wait_ns));
         }
+        self.charge(now_ns, cost_ns);
+        Ok(())
     }
 
-    fn charge(&self, now_ns: u64, cost_ns: u64) {
-        let add = |full_at_ns: u64| Some(full_at_ns.max(now_ns).saturating_add(cost_ns));
-        let _before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    fn charge(&mut self, now_ns: u64, cost_ns: u64) {
+        self.0 = self.0.max(now_ns).saturating_add(cost_ns);
     }
 
     /// Returns the time until the bucket is full, in nanoseconds.
     fn lack_ns(&self, now_ns: u64) -> u64 {
-        self.0.load(Ordering::Relaxed).saturating_sub(now_ns)
+        self.0.saturating_sub(now_ns)
     }
 }
 
@@ -122,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_bucket_has_the_tokens_of_one_second_and_is_refilled_at_its_rate() {
-        let (bucket, now_ns) = (Bucket::default(), 5 * SECOND_NS);
+        let (mut bucket, now_ns) = (Bucket::default(), 5 * SECOND_NS);
         let one = cost_ns(1, RATE);
 
         for _ in 0..RATE {
@@ -138,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_request_larger_than_a_bucket_waits_until_it_is_full_and_leaves_a_debt() {
-        let (bucket, now_ns) = (Bucket::default(), SECOND_NS);
+        let (mut bucket, now_ns) = (Bucket::default(), SECOND_NS);
         bucket.take(now_ns, cost_ns(1, RATE)).unwrap();
 
         assert_eq!(bucket.take(now_ns, cost_ns(30, RATE)), Err(seconds(1) / 10));
@@ -148,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_charge_is_never_refused() {
-        let bucket = Bucket::default();
+        let mut bucket = Bucket::default();
 
         for _ in 0..2 {
             bucket.charge(0, cost_ns(20, RATE));
@@ -170,5 +231,57 @@ mod tests {
         rates.take(&busy, Quota::PostedBytesPerSecond, 1, 1).unwrap();
         rates.take(&other, Quota::RequestsPerSecond, 1, 1).unwrap();
         assert_eq!(rates.used(&busy, Quota::RequestsPerSecond, 1), 1);
+    }
+
+    fn project(number: usize) -> ProjectId {
+        ProjectId::new(&format!("project {number:0100}")).unwrap()
+    }
+
+    const PROJECTS: usize = 2 * BYTES_MAX / BYTES_PER_PROJECT;
+
+    #[test]
+    fn names_of_other_projects_give_a_project_no_new_tokens() {
+        for tokens in [0, 100] {
+            let (rates, limited) = (Rates::new(), ProjectId::new("limited").unwrap());
+            rates.take(&limited, Quota::RequestsPerSecond, 1_000, 1).unwrap();
+
+            for number in 0..PROJECTS {
+                let _shared_buckets_may_be_empty = rates.take(&project(number), Quota::RequestsPerSecond, tokens, 1);
+            }
+
+            rates.take(&limited, Quota::RequestsPerSecond, 1, 1).unwrap_err();
+            assert!(rates.table().bytes <= BYTES_MAX);
+        }
+    }
+
+    #[test]
+    fn full_buckets_make_room_for_those_of_other_projects() {
+        let rates = Rates::new();
+        for number in 0..PROJECTS {
+            rates.take(&project(number), Quota::PostedBytesPerSecond, 0, 1).unwrap();
+        }
+
+        for number in 0..100 {
+            let project = ProjectId::new(&number.to_string()).unwrap();
+            rates.take(&project, Quota::RequestsPerSecond, 1, 1).unwrap();
+            rates.take(&project, Quota::RequestsPerSecond, 1, 1).unwrap_err();
+        }
+        let table = rates.table();
+        assert_eq!(table.shared.requests.lack_ns(0), 0);
+        for (at, (project, _)) in table.entries.iter().enumerate() {
+            assert_eq!(table.places[project], at);
+        }
+    }
+
+    #[test]
+    fn projects_share_buckets_while_there_is_no_room() {
+        let rates = Rates::new();
+        for number in 0..PROJECTS {
+            rates.charge(&project(number), Quota::RequestsPerSecond, 1_000, 1);
+        }
+
+        rates.take(&project(0), Quota::PostedBytesPerSecond, 1, 1).unwrap();
+        rates.take(&project(PROJECTS), Quota::PostedBytesPerSecond, 1, 1).unwrap();
+        rates.take(&project(PROJECTS + 1), Quota::PostedBytesPerSecond, 1, 1).unwrap_err();
     }
 }
