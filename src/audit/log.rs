@@ -20,6 +20,7 @@ use super::budget::{Budget, Decision};
 use super::file::LogFile;
 use super::losses::Losses;
 use super::record;
+use crate::domain::ProjectId;
 use crate::metrics::Metrics;
 
 /// The name of the standard error stream in the option `file`.
@@ -52,7 +53,7 @@ struct Line {
 
 /// Which budget the record of a request belongs to that has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
+enum Sender {
     Unknown,
     Known,
 }
@@ -127,9 +128,10 @@ impl AuditLog {
 
     /// Writes the record of a request that has changed nothing, unless there are too many of them.
     /// The log then says how many are missing.
-    pub(super) fn write_refusal(&self, sender: Sender, text: impl FnOnce() -> String) {
-        let budget = self.budget(sender);
-        match budget.decide(self.0.lines.capacity() > RESERVED) {
+    /// `project` is that of the client, if the client is known.
+    pub(super) fn write_refusal(&self, project: Option<&ProjectId>, text: impl FnOnce() -> String) {
+        let sender = if project.is_some() { Sender::Known } else { Sender::Unknown };
+        match self.budget(sender).decide(project, self.0.lines.capacity() > RESERVED) {
             Decision::Record => self.write_change_later(text()),
             Decision::LeaveOut => {}
             Decision::LeaveOutAndReport(time) => {
@@ -219,7 +221,8 @@ mod tests {
         log.write_change("first\n".to_owned()).await;
         assert_eq!(begun.recv().unwrap(), "first\n");
 
-        let refuse = || log.write_refusal(Sender::Known, || "refusal\n".to_owned());
+        let project = ProjectId::new("p").unwrap();
+        let refuse = || log.write_refusal(Some(&project), || "refusal\n".to_owned());
         join_all((0..RESERVED).map(|_| log.write_change("change\n".to_owned()))).await;
         // The room that is left is for changes.
         refuse();

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::AuditLog;
-use super::log::Sender;
 use super::record::{self, Outcome, Record};
 use crate::auth::{Client, ClientCertificate};
 use crate::domain::{ProjectId, QueueId};
@@ -108,8 +107,7 @@ impl Trail {
             }
             let line = || record::line(&self.record(&facts, outcome, Some(&response)));
             if changes_nothing {
-                let sender = if facts.client.is_some() { Sender::Known } else { Sender::Unknown };
-                self.log.write_refusal(sender, line);
+                self.log.write_refusal(facts.own_project.as_ref(), line);
                 return;
             }
             line()
