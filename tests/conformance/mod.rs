@@ -124,6 +124,7 @@ suite! {
             a_post_over_the_limit_stores_nothing,
             claimed_and_delayed_messages_count_and_expired_ones_do_not,
             concurrent_posts_fill_a_queue_to_its_limit,
+            posts_without_limits_count_for_posts_with_limits,
             a_repeated_post_returns_the_first_response_although_the_queue_is_full,
             moved_and_restored_messages_may_exceed_a_limit,
             a_measurement_has_the_messages_of_all_queues,

@@ -117,6 +117,31 @@ pub(in crate::conformance) async fn concurrent_posts_fill_a_queue_to_its_limit(s
     }
 }
 
+/// Before all processes know a new limit, posts with and without it arrive at the same time.
+pub(in crate::conformance) async fn posts_without_limits_count_for_posts_with_limits(subject: &Subject) {
+    const LIMIT: usize = 40;
+    let (queue, (one, size)) = (subject.queue("q").await, sized(100));
+    let batch = [one];
+    let posts = (0..MANY).map(|number| {
+        let is_limited = number % 2 == 1;
+        let limits = if is_limited { at_most(LIMIT as u64) } else { QueueLimits::default() };
+        let batch = &batch;
+        let queue = &queue;
+        async move { (subject.post_within(queue, limits, batch).await, is_limited) }
+    });
+    let mut posted = Vec::new();
+    for (outcome, is_limited) in join_all(posts).await {
+        match outcome {
+            PostOutcome::Posted(ids) => posted.push((ids[0].rank(), is_limited)),
+            other => assert!(is_limited && other == PostOutcome::Full(Quota::MessagesPerQueue), "{other:?}"),
+        }
+    }
+
+    posted.sort();
+    assert!(posted.len() >= LIMIT && !posted[LIMIT..].iter().any(|(_, is_limited)| *is_limited), "{posted:?}");
+    assert_eq!((subject.count(&queue).await, subject.bytes().await), (posted.len(), posted.len() as u64 * size));
+}
+
 pub(in crate::conformance) async fn a_repeated_post_returns_the_first_response_although_the_queue_is_full(
     subject: &Subject,
 ) {
