@@ -21,15 +21,24 @@ pub struct Cached<T> {
 }
 
 struct State<T> {
-    last: Option<(Instant, T)>,
+    last: Option<Last<T>>,
     computation: Option<Computation<T>>,
+    /// How often the value has expired. A value that was computed before the last time is too old.
+    expirations: u64,
+}
+
+struct Last<T> {
+    computed_at: Instant,
+    /// How often the value had expired when its computation began.
+    expirations: u64,
+    value: T,
 }
 
 impl<T: Clone + Send + Sync + 'static> Cached<T> {
     /// Returns a value that is computed when it is first needed, and again at this age.
     #[must_use]
     pub fn new(max_age: Duration) -> Self {
-        Self { max_age, state: Arc::new(Mutex::new(State { last: None, computation: None })) }
+        Self { max_age, state: Arc::new(Mutex::new(State { last: None, computation: None, expirations: 0 })) }
     }
 
     /// Returns the value if it is young enough. Otherwise waits up to `wait_max` for a new one,
@@ -40,14 +49,16 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
     {
         let computation = {
             let mut state = self.lock();
-            if let Some((computed_at, value)) = &state.last
-                && computed_at.elapsed() < self.max_age
+            if let Some(last) = &state.last
+                && last.computed_at.elapsed() < self.max_age
+                && last.expirations == state.expirations
             {
-                return Some(value.clone());
+                return Some(last.value.clone());
             }
             // A computation that has panicked is still here.
             let running = state.computation.take().filter(|computation| computation.peek().is_none());
-            let computation = running.unwrap_or_else(|| self.start(compute()));
+            let expirations = state.expirations;
+            let computation = running.unwrap_or_else(|| self.start(expirations, compute()));
             state.computation.insert(computation).clone()
         };
         timeout(wait_max, computation).await.ok().flatten()
@@ -57,15 +68,30 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
     #[must_use]
     pub fn last(&self, max_age: Duration) -> Option<T> {
         let state = self.lock();
-        let (computed_at, value) = state.last.as_ref()?;
-        (computed_at.elapsed() < max_age).then(|| value.clone())
+        let last = state.last.as_ref()?;
+        (last.computed_at.elapsed() < max_age).then(|| last.value.clone())
     }
 
-    fn start(&self, compute: impl Future<Output = T> + Send + 'static) -> Computation<T> {
+    /// Lets the next caller of [`Self::get`] wait for a computation that begins from now on. Until it ends,
+    /// [`Self::last`] returns the value as before.
+    pub fn expire(&self) {
+        let mut state = self.lock();
+        state.expirations += 1;
+        state.computation = None;
+    }
+
+    fn start(&self, expirations: u64, compute: impl Future<Output = T> + Send + 'static) -> Computation<T> {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let value = compute.await;
-            *this.lock() = State { last: Some((Instant::now(), value.clone())), computation: None };
+            let mut state = this.lock();
+            // A computation that began later may have ended before.
+            if state.last.as_ref().is_none_or(|last| last.expirations <= expirations) {
+                state.last = Some(Last { computed_at: Instant::now(), expirations, value: value.clone() });
+            }
+            if state.expirations == expirations {
+                state.computation = None;
+            }
             value
         });
         task.map(Result::ok).boxed().shared()
@@ -140,5 +166,25 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(join_all([get(), get()]).await, [Some(2); 2]);
         assert_eq!(get().await, Some(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_value_is_computed_again_and_stays_the_last_one_meanwhile() {
+        let (cached, source, permits) = (Cached::new(MAX_AGE), Arc::<Source>::default(), Arc::new(Semaphore::new(1)));
+        let get = || cached.get(WAIT_MAX, || compute(source.clone(), permits.clone()));
+        assert_eq!(get().await, Some(1));
+
+        // The second computation begins before the value expires again, so it is too old when it ends.
+        for started in [2, 3] {
+            cached.expire();
+            assert_eq!(get().await, None);
+            assert_eq!((cached.last(MAX_AGE), source.computations.load(Ordering::SeqCst)), (Some(1), started));
+        }
+        permits.add_permits(1);
+        tokio::task::yield_now().await;
+        assert_eq!(cached.last(MAX_AGE), Some(2));
+        permits.add_permits(1);
+        assert_eq!(get().await, Some(3));
+        assert_eq!((cached.last(MAX_AGE), get().await), (Some(3), Some(3)));
     }
 }

@@ -1,9 +1,10 @@
 //! Quotas of stored messages: exact for each queue, refreshed every second for a project.
 
+use futures::{StreamExt, stream};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{answered, messages, refused, send, server, set_quotas};
+use super::{answered, messages, refused, send, server, set_quotas, subscribe};
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
 use support::waiting::until;
@@ -63,6 +64,24 @@ async fn a_project_that_is_full_can_post_again_when_messages_are_deleted() {
     answered(api.delete("/v2/queues/s"), 204).await;
     answered(api.delete(&format!("{MESSAGES}?pop=3")), 200).await;
     until("the count changes", async || send(api.post(MESSAGES, &messages(1))).await.status == 201).await;
+}
+
+/// A measurement of so many queues takes longer than a request waits for it.
+#[tokio::test]
+async fn a_new_subscription_does_not_lift_the_quota_of_messages() {
+    const QUEUES: usize = 4_500;
+    let server = server(&[("SUKKAL_PUSH__ALLOWED_NETWORKS", "192.0.2.0/24")]);
+    set_quotas(&server, "p", &json!({"messages": 5, "subscriptions": 10})).await;
+    let api = server.project("p");
+    let created = stream::iter(0..QUEUES).map(|number| answered(api.put(&format!("/v2/queues/q{number}")), 201));
+    created.buffer_unordered(50).for_each(async |_| {}).await;
+    let post = async || send(api.post("/v2/queues/q0/messages", &messages(5))).await.status;
+    until("the project is full", async || post().await == 403).await;
+
+    for number in 0..2 {
+        assert_eq!(subscribe(&api, "q1", &format!("192.0.2.{number}")).await.status, 201);
+        assert_eq!(post().await, 403);
+    }
 }
 
 #[tokio::test]

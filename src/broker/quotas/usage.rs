@@ -65,7 +65,7 @@ impl Broker {
     /// Records that this process has changed the number of subscriptions of the project.
     pub(in crate::broker) fn subscriptions_changed(&self, project: &ProjectId) {
         if self.quotas.limit(project, Quota::Subscriptions).is_some() {
-            self.quotas.usage.forget(project);
+            self.quotas.usage.expire(project);
         }
     }
 
