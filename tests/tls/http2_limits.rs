@@ -206,6 +206,40 @@ async fn responses_that_are_not_read_have_a_memory_budget() {
     .await;
 }
 
+/// Many requests may wait for messages before the memory is used up.
+#[tokio::test]
+async fn a_message_that_was_waited_for_returns_to_its_queue_if_the_response_gets_no_memory() {
+    let server = Server::start(&[]);
+    let mut poster = Http2::open(&server).await;
+    let waiting = poster.wait_for_message(&server, "awaited").await;
+    let mut settings = Builder::new();
+    settings.initial_window_size(0);
+    let mut unread = Vec::new();
+    // Smaller and smaller pages fill the memory.
+    for bytes in [250_000, 25_000] {
+        let queue = format!("of-{bytes}");
+        poster.post(&queue, &"x".repeat(bytes)).await;
+        let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
+        loop {
+            let response = head(http.send("GET", &format!("/v2/queues/{queue}/messages?echo=true"), "").await).await;
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                break;
+            }
+            unread.push(response);
+            if unread.len() % 90 == 0 {
+                http = Http2::open_with(&server, &settings, |connection| connection).await;
+            }
+        }
+    }
+
+    poster.post("awaited", &"x".repeat(250_000)).await;
+
+    assert_eq!(head(waiting).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    drop(unread);
+    let returned = poster.send("DELETE", "/v2/queues/awaited/messages?pop=1&wait=20", "").await;
+    assert_eq!(message(returned).await, "x".repeat(250_000));
+}
+
 /// Clients without a credential could otherwise hold all connections for as long as their responses may
 /// take.
 #[tokio::test]

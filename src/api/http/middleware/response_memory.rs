@@ -2,8 +2,9 @@
 //!
 //! The size of a response is known only when its request was carried out. So a project whose responses
 //! have used up the memory is refused before. Of the requests that are in progress then, those that only
-//! read are refused, and the others exceed the budget, because they have changed something. Resources
-//! that need no credential are static, apart from the metrics.
+//! read are refused, and so are those that have waited for messages, which return to their queue. The
+//! others exceed the budget, because they have changed something. Resources that need no credential are
+//! static, apart from the metrics.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use axum::response::Response;
 
 use crate::api::Error;
 use crate::api::http::server::connection::Connection;
+use crate::api::http::server::delivery::Returnable;
 use crate::api::http::server::unsent::Held;
 use crate::api::http::server::watched::is_watched;
 use crate::api::http::service::Service;
@@ -43,14 +45,14 @@ impl ResponseMemory {
         Self { share, connection, is_read: request.method().is_safe() }
     }
 
-    /// Lets the response hold its memory. Fails if it does not fit and the request has changed nothing.
+    /// Lets the response hold its memory. Fails if it does not fit, unless the request has changed something.
     pub(in crate::api::http) fn hold(self, mut response: Response) -> Result<Response, Error> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         if let (Some(connection), Some(bytes)) = (&self.connection, bytes)
             && is_watched(&response, connection)
         {
             if self.share.take(bytes).is_err() {
-                if self.is_read {
+                if self.is_read || response.extensions().get::<Returnable>().is_some() {
                     return Err(Error::ReplyBudget);
                 }
                 self.share.take_in_any_case(bytes);

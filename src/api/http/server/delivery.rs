@@ -56,15 +56,20 @@ impl PendingDeliveries {
 /// Returns the response with a guard that returns its messages unless the response is written to
 /// the connection or stream of these deliveries.
 pub(in crate::api::http) fn with_return_guard(
-    response: Response,
+    mut response: Response,
     return_guard: ReturnGuard,
     deliveries: PendingDeliveries,
 ) -> Response {
     if !return_guard.is_armed() {
         return response;
     }
+    response.extensions_mut().insert(Returnable);
     response.map(|body| Body::new(GuardedBody { body, return_guard: Some(return_guard), deliveries }))
 }
+
+/// The messages of this response return to their queue if it is dropped.
+#[derive(Clone, Copy)]
+pub(in crate::api::http) struct Returnable;
 
 /// A response body whose messages are delivered if all of it is written.
 struct GuardedBody {
