@@ -68,7 +68,8 @@ docs:
 # power cuts (500 for the embedded store, and 500 killed processes), two thousand changes of the number of
 # shards, redrives of 100,000 dead letters, a million deliveries to subscribers, and 200 failovers without
 # receipts and with them. The same with queues in two pools that are stopped and restarted, and with queues
-# that move between pools while processes are killed. Prints what was checked.
+# that move between pools while processes are killed. And a siege of five minutes by attackers of 17 kinds,
+# who may make honest requests at most five times slower. Prints what was checked.
 soak: tools
 	@rm -f target/checked.tsv
 	soak() { env "$$1" cargo test --release --workspace --test main -- "$${@:2}" --test-threads 1; }
@@ -84,6 +85,7 @@ soak: tools
 	soak SUKKAL_PUSHED=1000000 push::campaign
 	soak SUKKAL_FAILOVERS=200 faults::failovers
 	soak SUKKAL_QUOTA_SECONDS=300 quotas::campaign
+	soak SUKKAL_SIEGE_SECONDS=300 siege
 	cat target/checked.tsv
 
 # Takes more than half an hour. The machine must be idle otherwise. Writes the pages of figures in docs. For

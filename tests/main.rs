@@ -20,6 +20,7 @@ mod pools;
 mod push;
 mod quotas;
 mod resharding;
+mod siege;
 mod tidy;
 mod tls;
 mod wake_ups;

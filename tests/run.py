@@ -34,7 +34,7 @@ PACKAGES = [
 # Beginnings of the names of tests that take minutes: browsers, generated clients, proxies and other
 # servers, campaigns, and crashes. The other ones are the core, together with the unit tests.
 REST = ("clients::", "console::", "exclusive_claims::", "faults::", "feed_order::", "operations::", "pools::",
-        "push::campaign::", "quotas::campaign::", "resharding::", "wake_ups::", "websocket::campaign::")
+        "push::campaign::", "quotas::campaign::", "resharding::", "siege::", "wake_ups::", "websocket::campaign::")
 # Tests mostly wait for servers, so there are more threads than cores.
 THREADS = 6
 # A test that takes longer is ended, and so is the run.
@@ -56,6 +56,7 @@ CAMPAIGNS = {
     "quotas": ["redis", "cluster", "embedded"],
     "redrive": ["redis", "embedded"],
     "resharding": ["standalone", "cluster", "embedded", "memory"],
+    "siege": ["redis", "embedded"],
     "wake_ups": ["standalone", "standalone, timed", "cluster", "cluster, timed", "memory", "memory, timed",
                  "dead letters, standalone", "dead letters, cluster", "dead letters, memory"],
     "websocket": ["redis", "memory"],
