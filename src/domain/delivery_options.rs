@@ -1,11 +1,11 @@
 //! The options of a subscription that have a meaning. Others are stored and have no effect.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::integer::integer;
 use super::queue_id::InvalidQueueId;
-use super::retry_policy::{self, InvalidRetryPolicy};
+use super::retry_policy::{self, InvalidRetryPolicy, PolicySetting};
 use super::{JsonObject, QueueName, SignatureAlgorithm};
 
 const RETRY_POLICY: &str = "_retry_policy";
@@ -46,7 +46,7 @@ pub struct DeliveryOptions {
     /// Maximum number of notifications in flight. An ordered subscription has one at a time.
     pub concurrency: u32,
     /// Only messages are delivered whose bodies have all these keys with these values.
-    pub matches: Map<String, Value>,
+    pub matches: JsonObject,
     /// The queue that receives messages whose retries are used up.
     pub dead_letter_queue: Option<QueueName>,
     /// The queue that receives a message when the subscription is disabled.
@@ -56,12 +56,13 @@ pub struct DeliveryOptions {
     /// Headers of the requests, with their names as the owner has written them.
     pub post_headers: Vec<(String, String)>,
     /// The policy for retries, if the subscription has its own.
-    pub retry_policy: Option<Value>,
+    pub retry_policy: Option<PolicySetting>,
     /// The algorithm that signs notifications.
     pub signature: SignatureAlgorithm,
     /// Whether notifications have the ids of the message and of the subscription.
     pub with_delivery: bool,
-    /// The sender of mails. `MailRules` checks it, because it has no effect for other subscribers.
+    /// The sender of mails; null if it is no text. `MailRules` checks it, because it has no effect for
+    /// other subscribers.
     pub from: Option<Value>,
     /// The subject of mails, to which the same applies.
     pub subject: Option<Value>,
@@ -126,7 +127,7 @@ impl DeliveryOptions {
         let ordered = parsed(option(ORDERED).as_ref(), ORDERED, "a boolean", Value::as_bool)?;
         let concurrency =
             parsed(option(CONCURRENCY).as_ref(), CONCURRENCY, "an integer from 1 to 64", parse_concurrency)?;
-        let matches = parsed(option(MATCH).as_ref(), MATCH, "an object", |value| value.as_object().cloned())?;
+        let matches = parsed(option(MATCH).as_ref(), MATCH, "an object", |_| options.object(MATCH))?;
         let post_data = parsed(option(POST_DATA).as_ref(), POST_DATA, "a string", text)?;
         let placeholders = post_data.as_ref().map_or(0, |template| template.matches(PLACEHOLDER).count());
         if placeholders > PLACEHOLDERS_MAX {
@@ -144,11 +145,11 @@ impl DeliveryOptions {
             notify_queue: option(NOTIFY_QUEUE).map(|name| queue(&name, NOTIFY_QUEUE)).transpose()?,
             post_data,
             post_headers: option(POST_HEADERS).as_ref().map(parse_headers).transpose()?.unwrap_or_default(),
-            retry_policy: option(RETRY_POLICY),
+            retry_policy: option(RETRY_POLICY).as_ref().and_then(PolicySetting::of),
             signature: signature.unwrap_or(SignatureAlgorithm::HmacSha256),
             with_delivery: with_delivery.unwrap_or(false),
-            from: option(FROM),
-            subject: option(SUBJECT),
+            from: option(FROM).map(text_or_null),
+            subject: option(SUBJECT).map(text_or_null),
         })
     }
 }
@@ -181,6 +182,11 @@ fn parsed<T>(
     parse: impl Fn(&Value) -> Option<T>,
 ) -> Result<Option<T>, InvalidOptions> {
     value.map(|value| parse(value).ok_or(InvalidOptions::Value { option, expected })).transpose()
+}
+
+/// Returns the value if it is a text. Other values may be much larger, and none of them is accepted.
+fn text_or_null(value: Value) -> Value {
+    if value.is_string() { value } else { Value::Null }
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -236,7 +242,7 @@ fn refusal_of_header(name: &str, value: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -268,13 +274,15 @@ mod tests {
         .unwrap();
 
         assert!(
-            options.ordered && options.matches["kind"] == "order" && options.signature == SignatureAlgorithm::Ed25519
+            options.ordered
+                && options.matches.text("kind") == Some("order")
+                && options.signature == SignatureAlgorithm::Ed25519
         );
         assert_eq!((options.concurrency, options.post_data.as_deref()), (64, Some("{}")));
         assert_eq!(options.dead_letter_queue.unwrap().as_str(), "dead");
         assert_eq!(options.notify_queue.unwrap().as_str(), "ops");
         assert_eq!(options.post_headers[1], ("content-type".to_owned(), "a/b".to_owned()));
-        assert_eq!(options.retry_policy, Some(json!({"minimum_delay": 7})));
+        assert_eq!(options.retry_policy, PolicySetting::of(&json!({"minimum_delay": 7})));
     }
 
     /// Row 8.3-7.

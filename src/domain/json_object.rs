@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::comparison;
 use super::msgpack::{self, Reader, Token};
 
 /// Maximum number of values in an object, at all levels.
@@ -103,6 +104,25 @@ impl JsonObject {
         rmp_serde::from_slice(self.value(key)?).ok()
     }
 
+    /// Returns the value of a key, if it is an object. The result has a buffer of its own.
+    #[must_use]
+    pub fn object(&self, key: &str) -> Option<Self> {
+        Self::from_msgpack(Bytes::copy_from_slice(self.value(key)?))
+    }
+
+    /// Returns whether the object has no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries().next().is_none()
+    }
+
+    /// Returns whether a value, as `MessagePack` that was converted from JSON, is an object that has all
+    /// keys of this one with equal values.
+    #[must_use]
+    pub fn is_part_of(&self, value: &[u8]) -> bool {
+        comparison::has_entries(value, &self.0)
+    }
+
     /// Succeeds if the object has at most [`VALUES_MAX`] values and [`LEVELS_MAX`] levels.
     pub fn check(&self) -> Result<(), TooComplex> {
         match msgpack::extent(&self.0) {
@@ -121,7 +141,9 @@ impl Default for JsonObject {
 
 impl From<&Map<String, Value>> for JsonObject {
     fn from(keys: &Map<String, Value>) -> Self {
-        Self(rmp_serde::to_vec(keys).expect("JSON always has a MessagePack form").into())
+        let bytes = rmp_serde::to_vec(keys).expect("JSON always has a MessagePack form");
+        // A vector that has grown has room for twice as many bytes.
+        Self(bytes.into_boxed_slice().into())
     }
 }
 

@@ -6,6 +6,7 @@ pub mod body;
 pub mod claim;
 pub mod claim_id;
 pub mod client;
+mod comparison;
 pub mod confirmation;
 pub mod delivery;
 pub mod delivery_options;

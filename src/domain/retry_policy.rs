@@ -48,6 +48,24 @@ pub struct RetryPolicy {
     backoff: Backoff,
 }
 
+/// The value of `_retry_policy` of a subscription or a queue, which was validated before it was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySetting {
+    policy: RetryPolicy,
+    /// Whether the policy of the queue has precedence over that of the subscription.
+    queue_has_precedence: bool,
+}
+
+impl PolicySetting {
+    /// Returns the setting with this value; `None` for one without keys, which has no effect.
+    #[must_use]
+    pub fn of(value: &Value) -> Option<Self> {
+        let keys = value.as_object().filter(|keys| !keys.is_empty())?;
+        let queue_has_precedence = keys.get(IGNORE_OVERRIDE) == Some(&Value::Bool(true));
+        Some(Self { policy: RetryPolicy::of_keys(keys), queue_has_precedence })
+    }
+}
+
 /// How delays grow from the minimum to the maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Backoff {
@@ -112,18 +130,15 @@ pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
 }
 
 impl RetryPolicy {
-    /// Returns the policy of a subscription. Each of the two policies is the value of
-    /// `_retry_policy`, and was validated before it was stored.
+    /// Returns the policy of a subscription.
     ///
     /// The policy of the subscription has precedence over that of the queue, unless one of them says
     /// that the queue has precedence. Keys that are missing have their defaults.
     #[must_use]
-    pub fn from_options(subscription_policy: Option<&Value>, queue_policy: Option<&Value>) -> Self {
-        let keys = |policy: Option<&Value>| policy.and_then(Value::as_object).filter(|keys| !keys.is_empty()).cloned();
-        let (own, of_queue) = (keys(subscription_policy), keys(queue_policy));
-        let overrides = |policy: &Map<String, Value>| policy.get(IGNORE_OVERRIDE) == Some(&Value::Bool(true));
-        let chosen = if [&own, &of_queue].into_iter().flatten().any(overrides) { of_queue } else { own.or(of_queue) };
-        Self::of_keys(&chosen.unwrap_or_default())
+    pub fn from_settings(own: Option<&PolicySetting>, of_queue: Option<&PolicySetting>) -> Self {
+        let queue_has_precedence = own.into_iter().chain(of_queue).any(|setting| setting.queue_has_precedence);
+        let chosen = if queue_has_precedence { of_queue } else { own.or(of_queue) };
+        chosen.map_or_else(|| Self::of_keys(&Map::new()), |setting| setting.policy.clone())
     }
 
     fn of_keys(keys: &Map<String, Value>) -> Self {
@@ -232,7 +247,7 @@ mod tests {
     use super::*;
 
     fn policy(value: &Value) -> RetryPolicy {
-        RetryPolicy::from_options(Some(value), None)
+        RetryPolicy::from_settings(PolicySetting::of(value).as_ref(), None)
     }
 
     fn delays_s(policy: &RetryPolicy) -> Vec<u64> {
@@ -281,7 +296,8 @@ mod tests {
     fn the_policy_of_the_subscription_wins_unless_one_says_otherwise() {
         let (own, of_queue) = (json!({"minimum_delay": 7}), json!({"minimum_delay": 9}));
         let minimum_s = |own: &Value, of_queue: Option<&Value>| {
-            RetryPolicy::from_options(Some(own), of_queue).delay(4).unwrap().as_secs()
+            let [own, of_queue] = [Some(own), of_queue].map(|value| value.and_then(PolicySetting::of));
+            RetryPolicy::from_settings(own.as_ref(), of_queue.as_ref()).delay(4).unwrap().as_secs()
         };
         let ignoring = |policy: &Value| {
             let mut policy = policy.clone();

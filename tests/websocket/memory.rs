@@ -7,7 +7,8 @@ use tokio::net::TcpSocket;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{PATH, open, post, start};
+use super::{PATH, notification, open, post, start};
+use crate::http::answered;
 use support::exposition::Exposition;
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
@@ -50,8 +51,17 @@ async fn post_large(socket: &mut Socket) {
 
 /// Returns the memory of a process in kilobytes.
 pub(super) fn resident_kilobytes(process: u32) -> u64 {
+    kilobytes(process, "VmRSS:")
+}
+
+/// Returns the most memory that a process has ever had, in kilobytes.
+fn peak_kilobytes(process: u32) -> u64 {
+    kilobytes(process, "VmHWM:")
+}
+
+fn kilobytes(process: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -202,4 +212,27 @@ async fn replies_that_are_not_read_have_a_memory_budget() {
     drop(unread);
     until("the memory is free again", async || socket.ask("message_list", json!({ "queue_name": "q" })).await.0 == 200)
         .await;
+}
+
+#[tokio::test]
+async fn a_body_is_compared_with_the_option_match_without_a_tree() {
+    let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304")]);
+    let api = sukkal.project("p");
+    let mut body = json!({ "kind": "other", "many": vec![0; 1_900_000] });
+    for kind in ["other", "wanted"] {
+        body["kind"] = json!(kind);
+        let messages = json!({ "messages": [{ "body": body, "ttl": 60 }] });
+        answered(api.post("/v2/queues/q/messages", &messages), 201).await;
+    }
+    let before = peak_kilobytes(sukkal.id());
+    let mut socket = open(&sukkal).await;
+
+    let options = json!({ "match": { "kind": "wanted" } });
+    let since = "1970-01-01T00:00:00Z";
+    socket.subscribe(json!({ "queue_name": "q", "options": options, "since": since })).await;
+
+    assert_eq!(socket.document().await, notification("q", &body));
+    // A tree of these values has at least 60 MB.
+    let grown = peak_kilobytes(sukkal.id()) - before;
+    assert!(grown < 32_000, "the comparison has taken {grown} kB");
 }

@@ -1,7 +1,6 @@
 //! The document that notifies a subscriber of a message.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::json::JsonBody;
 use crate::domain::{DeliveryOptions, Message, QueueName, SubscriptionId};
@@ -50,9 +49,5 @@ pub fn document<'a>(
 /// Returns whether a subscription with these options wants the message, whose body is open.
 #[must_use]
 pub fn is_wanted(options: &DeliveryOptions, message: &Message) -> bool {
-    if options.matches.is_empty() {
-        return true;
-    }
-    let body = rmp_serde::from_slice::<Map<String, Value>>(message.body.as_msgpack());
-    body.is_ok_and(|body| options.matches.iter().all(|(key, value)| body.get(key) == Some(value)))
+    options.matches.is_empty() || options.matches.is_part_of(message.body.as_msgpack())
 }

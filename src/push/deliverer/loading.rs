@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::subscribers::Managed;
 use super::{Deliverer, RENEWAL_INTERVAL, Stop};
+use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{
     DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Progress, Rank, RetryPolicy,
     Subscription, SubscriptionId, SubscriptionStatus,
@@ -29,6 +29,7 @@ impl Deliverer {
             return Ok(());
         }
         let queue_policy = self.deliveries.metadata_value("_retry_policy").await?;
+        let queue_policy = queue_policy.as_ref().and_then(PolicySetting::of);
         self.policy_read_at = Some(Instant::now());
         if is_current && queue_policy == self.queue_policy {
             return Ok(());
@@ -61,19 +62,19 @@ impl Deliverer {
         &mut self,
         mut subscription: Subscription,
         progress: Progress,
-        queue_policy: Option<&Value>,
+        queue_policy: Option<&PolicySetting>,
     ) -> Result<(), Stop> {
         let id = subscription.id;
         let known = self.subscribers.get_mut(id);
         let unchanged = known.filter(|managed| managed.state.subscription.revision == subscription.revision);
         if let Some(managed) = unchanged {
             let own = managed.target.options.retry_policy.as_ref();
-            managed.state.set_policy(RetryPolicy::from_options(own, queue_policy));
+            managed.state.set_policy(RetryPolicy::from_settings(own, queue_policy));
             self.redeliver_abandoned(id).await?;
             return self.carry_out_requests(id).await;
         }
         let options = Arc::new(options_of(&subscription));
-        let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), queue_policy);
+        let policy = RetryPolicy::from_settings(options.retry_policy.as_ref(), queue_policy);
         let target = Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
         // From now on, the parsed options are used.
         subscription.settings.options = JsonObject::default();

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -28,6 +27,7 @@ use super::follow_ups;
 use super::wake::Wake;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
+use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{Rank, SubscriptionId, SubscriptionState};
 use crate::metrics::Share;
 use crate::storage::{DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
@@ -61,7 +61,7 @@ pub(super) struct Deliverer {
     /// The version of the subscriptions that were loaded.
     version: Option<u64>,
     /// The retry policy of the queue, and when it was read. A change of it is not signaled.
-    queue_policy: Option<Value>,
+    queue_policy: Option<PolicySetting>,
     policy_read_at: Option<Instant>,
     subscribers: Subscribers,
     /// The subscriptions that may have something to do.

@@ -36,7 +36,7 @@ fn subscriber(options: &serde_json::Value) -> SubscriptionDeliveries {
         author: None,
     };
     let options = Arc::new(DeliveryOptions::parse(&settings.options).unwrap());
-    let policy = RetryPolicy::from_options(options.retry_policy.as_ref(), None);
+    let policy = RetryPolicy::from_settings(options.retry_policy.as_ref(), None);
     let id = SubscriptionId::random();
     let subscription = Subscription { id, revision: Revision(1), ttl_s: 60, age_s: 0, settings };
     SubscriptionDeliveries::new(subscription, options, policy, Progress::default(), false, Instant::now())
