@@ -12,10 +12,18 @@ use super::Error;
 use crate::domain::{
     JsonObject, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
+use crate::memory_budget::{BudgetExceeded, MemoryBudget, MemoryShare};
+
+/// Maximum size in bytes of the options of all subscriptions. They count twice, because they are kept as
+/// requests show them and as they are applied.
+const OPTIONS_BYTES_MAX: usize = 64 << 20;
 
 /// The subscriptions of all connections of this process.
-#[derive(Clone, Default)]
-pub(super) struct ConnectedSubscriptions(Arc<Mutex<HashMap<QueueId, OfQueue>>>);
+#[derive(Clone)]
+pub(super) struct ConnectedSubscriptions {
+    all: Arc<Mutex<HashMap<QueueId, OfQueue>>>,
+    options: MemoryBudget,
+}
 
 type OfQueue = BTreeMap<SubscriptionId, Registration>;
 
@@ -28,9 +36,15 @@ pub(super) struct Registration {
     pub(super) deleted: CancellationToken,
 }
 
+impl Default for ConnectedSubscriptions {
+    fn default() -> Self {
+        Self { all: Arc::default(), options: MemoryBudget::new(OPTIONS_BYTES_MAX) }
+    }
+}
+
 impl ConnectedSubscriptions {
     fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, OfQueue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the subscriptions of the queue after `after`, in the order of their ids.
@@ -64,6 +78,18 @@ impl ConnectedSubscriptions {
     pub(super) fn delete_all(&self, queue: &QueueId) {
         for (_, removed) in self.lock().remove(queue).unwrap_or_default() {
             removed.deleted.cancel();
+        }
+    }
+
+    /// Takes the memory for the options of a subscription of the queue.
+    pub(super) fn memory_for(&self, queue: &QueueId, options: &JsonObject) -> Result<MemoryShare, Error> {
+        let (memory, bytes) = (self.options.share(queue.project()), options.as_msgpack().len());
+        match memory.take(2 * bytes) {
+            Ok(()) => Ok(memory),
+            Err(BudgetExceeded) => Err(Error::Limit(format!(
+                "the options have {bytes} bytes, but those of other subscriptions over WebSockets use the memory; send smaller \
+                 options, or end other subscriptions"
+            ))),
         }
     }
 

@@ -20,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("audit", &["auth", "domain", "metrics"]),
     ("request_id", &["audit", "telemetry"]),
     ("storage", &["domain", "memory_budget", "outbound"]),
-    ("broker", &["auth", "domain", "metrics", "request_id", "storage", "telemetry"]),
+    ("broker", &["auth", "domain", "memory_budget", "metrics", "request_id", "storage", "telemetry"]),
     ("authentication", &["auth", "broker", "domain", "metrics", "outbound"]),
     (
         "api",

@@ -215,6 +215,39 @@ async fn replies_that_are_not_read_have_a_memory_budget() {
 }
 
 #[tokio::test]
+async fn options_of_subscriptions_have_a_memory_budget() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let subscription = |number: u32| json!({ "queue_name": format!("q{number}"), "options": { "match": { "kind": "x".repeat(60_000) } } });
+    let before = resident_kilobytes(sukkal.id());
+    let (count, refusal) = {
+        let mut count = 0;
+        loop {
+            let reply = socket.ask("subscription_create", subscription(count)).await;
+            if reply.0 != 201 {
+                break (count, reply);
+            }
+            count += 1;
+            assert!(count < 1_000, "all options are kept");
+        }
+    };
+
+    // A project has half of 64 MiB, and the options count twice.
+    assert_eq!(count, (32 << 20) / (2 * 60_016));
+    let reason = "the options have 60016 bytes, but those of other subscriptions over WebSockets use the memory; send \
+                  smaller options, or end other subscriptions";
+    assert_eq!((refusal.0, &refusal.1["exception"]), (400, &json!(reason)), "{}", refusal.1);
+    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    assert!(grown < 100_000, "{grown} kB for {count} subscriptions");
+    socket.subscribe(json!({ "queue_name": "small" })).await;
+    let mut other = Socket::open(&sukkal.url(PATH), "other").await;
+    other.subscribe(subscription(0)).await;
+    drop(socket);
+    let mut next = open(&sukkal).await;
+    until("the memory is free again", async || next.ask("subscription_create", subscription(0)).await.0 == 201).await;
+}
+
+#[tokio::test]
 async fn a_body_is_compared_with_the_option_match_without_a_tree() {
     let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304")]);
     let api = sukkal.project("p");

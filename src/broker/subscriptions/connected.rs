@@ -15,6 +15,7 @@ use crate::broker::messages::MessageQuery;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{DeliveryOptions, Metadata, QueueId, SubscriptionDraft, SubscriptionId};
+use crate::memory_budget::MemoryShare;
 
 /// A subscription of a connection. It ends when `end` is dropped, or before.
 pub struct ConnectedSubscription {
@@ -33,6 +34,8 @@ pub struct SubscriptionEnd {
     id: SubscriptionId,
     expires_at: Option<Instant>,
     deleted: CancellationToken,
+    /// The memory of the options.
+    _memory: MemoryShare,
 }
 
 impl Broker {
@@ -53,12 +56,14 @@ impl Broker {
         let options = DeliveryOptions::parse(&given).map_err(InvalidSubscription::from)?;
         options.check_for(queue.name()).map_err(InvalidSubscription::from)?;
         self.authorize_targets(caller, &options)?;
+        let memory = self.connected.memory_for(queue, &given)?;
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
         let (id, created, deleted) = (SubscriptionId::random(), Instant::now(), CancellationToken::new());
         let new = Registration { connection, ttl_s, created, options: given, deleted: deleted.clone() };
         self.connected.add(queue, id, new, self.push.max_subscriptions_per_queue.into())?;
         let expires_at = created.checked_add(Duration::from_secs(ttl_s));
-        let end = SubscriptionEnd { all: self.connected.clone(), queue: queue.clone(), id, expires_at, deleted };
+        let all = self.connected.clone();
+        let end = SubscriptionEnd { all, queue: queue.clone(), id, expires_at, deleted, _memory: memory };
         let store = access.admit().await?;
         self.check_queue_quota(caller, &store, queue).await?;
         let created = queue.clone();
