@@ -269,3 +269,33 @@ async fn a_body_is_compared_with_the_option_match_without_a_tree() {
     let grown = peak_kilobytes(sukkal.id()) - before;
     assert!(grown < 32_000, "the comparison has taken {grown} kB");
 }
+
+/// Lists and headers become trees, which take up to a hundred times the memory of the text. Messages do not.
+#[tokio::test]
+async fn the_values_of_a_request_are_limited_besides_its_messages() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let many = vec![json!([]); 80_000];
+    post(&mut socket, "q", &[json!(many)]).await;
+    let ids = json!({ "queue_name": "q", "message_ids": many });
+    let exception = "The request body has 80002 values at all levels; at most 4000 are allowed.";
+    for (action, body) in [
+        ("message_get_many", ids.clone()),
+        ("queue_purge", json!({ "queue_name": "q", "resource_types": many })),
+        ("subscription_create", json!({ "queue_name": "q", "options": { "a": many } })),
+    ] {
+        let (status, reply) = socket.ask(action, body).await;
+        assert_eq!(status, 400, "{action}: {reply}");
+        let shown = reply["exception"].as_str().unwrap().replace("80003", "80002");
+        assert_eq!(shown, exception, "{action}");
+    }
+    let before = peak_kilobytes(sukkal.id());
+    for action in ["queue_list", "nonsense"] {
+        let headers = json!({ "Client-ID": CLIENT, "X-Project-ID": many });
+        assert_eq!(socket.ask_with(action, json!({}), headers).await.0, 400, "{action}");
+    }
+    assert_eq!(socket.ask("message_get_many", ids).await.0, 400);
+    // A tree of these values has at least 2.5 MB.
+    let grown = peak_kilobytes(sukkal.id()) - before;
+    assert!(grown < 2_000, "the requests have taken {grown} kB");
+}

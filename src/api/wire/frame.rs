@@ -17,6 +17,8 @@ use crate::domain::msgpack::{self, Reader, Token};
 
 /// The `MessagePack` of an empty object.
 const EMPTY_OBJECT: &[u8] = &[0x80];
+/// The field with the messages of a post.
+const MESSAGES: &[u8] = b"messages";
 /// The `MessagePack` of null.
 const NULL: &[u8] = &[0xc0];
 
@@ -239,10 +241,11 @@ impl FrameRequest {
             && (self.body.0.is_none() || matches!(self.body.token(), Some(Token::Object(_))))
     }
 
-    /// Returns a header.
+    /// Returns a header. One that would be a large tree is null, which is accepted for no header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<Value> {
-        self.headers.field(name).map(json::from_msgpack)
+        let value = self.headers.field(name)?;
+        Some(if json::check_values(value).is_ok() { json::from_msgpack(value) } else { Value::Null })
     }
 
     /// Returns whether the body has a field, and has it with this type.
@@ -316,13 +319,21 @@ impl FrameRequest {
         self.body.or_empty()
     }
 
-    /// Succeeds if the body has at most this size, in bytes of `MessagePack`, and may become a tree.
+    /// Succeeds if the body has at most this size, in bytes of `MessagePack`.
     pub fn check_size(&self, bytes_max: u64) -> Result<(), Error> {
         let bytes = self.body().len() as u64;
         if bytes > bytes_max {
             return Err(Error::Request(format!("the body has {bytes} bytes; at most {bytes_max} are allowed")));
         }
-        json::check_values(self.body())
+        Ok(())
+    }
+
+    /// Succeeds if the body may become a tree, apart from its messages. Call this before one becomes a tree.
+    pub fn check_values(&self) -> Result<(), Error> {
+        let mut body = Reader::new(self.body());
+        let Some(Token::Object(length)) = body.token() else { return Ok(()) };
+        let fields = body.entries(length).filter(|(name, _)| *name != MESSAGES);
+        json::check_count(fields.map(|(_, value)| 1 + msgpack::extent(value).0).sum())
     }
 }
 

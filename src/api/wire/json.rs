@@ -24,7 +24,11 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
 
 /// Succeeds if a document, as `MessagePack`, may become a tree.
 pub(super) fn check_values(msgpack: &[u8]) -> Result<(), Error> {
-    let (values, _) = msgpack::extent(msgpack);
+    check_count(msgpack::extent(msgpack).0)
+}
+
+/// Succeeds if a document with this number of values at all levels may become a tree.
+pub(super) fn check_count(values: u64) -> Result<(), Error> {
     if values > VALUES_MAX {
         return Err(Error::Body(format!(
             "The request body has {values} values at all levels; at most {VALUES_MAX} are allowed."

@@ -106,6 +106,7 @@ impl Action {
         if !frame.has_objects() {
             return Err("\"headers\" must be an object, and \"body\" too unless it is absent".to_owned());
         }
+        frame.check_values().map_err(|error| error.to_string())?;
         let headers: &[&str] = if self.authenticates { &["X-Project-ID"] } else { &["Client-ID", "X-Project-ID"] };
         for name in headers {
             if !frame.header(name).is_some_and(|value| value.is_string()) {
