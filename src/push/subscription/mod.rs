@@ -548,6 +548,11 @@ impl SubscriptionDeliveries {
     /// Takes over changed settings.
     pub(super) fn update(&mut self, subscription: Subscription, options: Arc<DeliveryOptions>) {
         (self.subscription, self.options) = (subscription, options);
+        if !self.is_active() {
+            // They may have been deleted when it is active again.
+            self.waiting.clear();
+            self.read_to = self.progress.position;
+        }
     }
 
     /// Takes over a retry policy.

@@ -362,3 +362,20 @@ fn a_former_subscriber_neither_disables_nor_delays() {
     let progress = one.take_change().unwrap().progress;
     assert_eq!((progress.retries, progress.hold_until_us, progress.failing_since_us), (2, 0, 0));
 }
+
+#[test]
+fn messages_that_were_read_before_a_pause_are_read_again_after_it() {
+    let mut one = subscriber(&serde_json::json!({}));
+    let (now, feed) = (Instant::now(), feed(3, 3));
+    let after = one.wants_messages(&feed, now, 0).unwrap();
+    one.add_messages(after, rank(3), &[message(1), message(2), message(3)], now);
+
+    for state in [SubscriptionState::Paused(None), SubscriptionState::Active] {
+        let mut subscription = one.subscription.clone();
+        subscription.settings.state = state;
+        one.update(subscription, one.options.clone());
+    }
+
+    assert!(next(&mut one, 0).is_none());
+    assert_eq!(one.wants_messages(&feed, now, 0), Some(after));
+}
