@@ -16,7 +16,7 @@ use crate::memory_budget::{BudgetExceeded, MemoryBudget, MemoryShare};
 
 /// Maximum size in bytes of the options of all subscriptions. They count twice, because they are kept as
 /// requests show them and as they are applied.
-const OPTIONS_BYTES_MAX: usize = 64 << 20;
+const OPTIONS_BYTES_MAX: usize = 32 << 20;
 
 /// The subscriptions of all connections of this process.
 #[derive(Clone)]

@@ -232,8 +232,8 @@ async fn options_of_subscriptions_have_a_memory_budget() {
         }
     };
 
-    // A project has half of 64 MiB, and the options count twice.
-    assert_eq!(count, (32 << 20) / (2 * 60_016));
+    // A project has half of 32 MiB, and the options count twice.
+    assert_eq!(count, (16 << 20) / (2 * 60_016));
     let reason = "the options have 60016 bytes, but those of other subscriptions over WebSockets use the memory; send \
                   smaller options, or end other subscriptions";
     assert_eq!((refusal.0, &refusal.1["exception"]), (400, &json!(reason)), "{}", refusal.1);
