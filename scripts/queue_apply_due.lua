@@ -185,10 +185,11 @@ local function remove_expired_subscriptions()
       break
     end
     retry_count = retry_count + remove_subscription(id)
+    record_subscription_change(id)
     removed_count = removed_count + 1
   end
   if removed_count > 0 then
-    note_subscription_change()
+    signal_deliveries()
   end
   return #expired == SUBSCRIPTIONS_MAX or removed_count < #expired
 end

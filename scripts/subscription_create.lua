@@ -30,5 +30,5 @@ local position = after == '' and last_visible or math.min(tonumber(after), last_
 local progress = struct.pack('>I8I8I8I8', position, last_visible, 0, feed_total())
 redis.call('HSET', deliveries, 'p' .. id, progress .. string.rep('\0', PROGRESS_HEAD_BYTES - #progress))
 redis.call('HINCRBY', queue, 'n', 1)
-note_subscription_change()
+note_subscription_change(id)
 return {'created'}

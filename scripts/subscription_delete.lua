@@ -7,6 +7,6 @@ local id = ARGV[1]
 
 if redis.call('HEXISTS', subscriptions, id) == 1 then
   remove_subscription(id)
-  note_subscription_change()
+  note_subscription_change(id)
 end
 return 'done'

@@ -6,11 +6,12 @@ if redis.call('HDEL', queue, 'n') == 1 then
   local version = redis.call('HGET', deliveries, 'v')
   redis.call('UNLINK', subscriptions, subscribers, subscription_ids, subscription_ends, deliveries, retries,
     retry_times)
-  redis.call('HSET', deliveries, 'v', version)
+  -- Without an entry in the last changes, a deliverer loads all subscriptions: there are none.
+  redis.call('HSET', deliveries, 'v', decimal(math.max(tonumber(version) + 1, now)))
   local fence = read_lease(queue, DELIVERY_LEASE)
   if fence then
     store_lease(queue, DELIVERY_LEASE, fence + 1, 0, NO_CLAIM)
   end
-  note_subscription_change()
+  signal_deliveries()
 end
 return 'done'

@@ -1,8 +1,9 @@
--- Lists subscriptions in the order of their ids, with their progress.
+-- Lists subscriptions in the order of their ids, with their progress. There are fewer than the maximum if
+-- they would be too large for one reply.
 --
 -- ARGV  1 id after which the list starts, or empty    2 maximum number of subscriptions
 -- Returns {'due'} if due changes must be applied first; otherwise {'subscriptions', now, total of the
---       feed, then for each subscription its id, its record and its progress}.
+--       feed, 1 if no subscription follows or 0, then for each subscription its id, its record and its progress}.
 assert(#ARGV == 2, 'subscription_list: 2 arguments')
 local after, limit = ARGV[1], ARGV[2]
 
@@ -10,13 +11,18 @@ if load_subscriptions() then
   return {'due'}
 end
 local from = after == '' and '-' or '(' .. after
-local ids = redis.call('ZRANGEBYLEX', subscription_ids, from, '+', 'LIMIT', 0, limit)
-local fields = {}
-for i, id in ipairs(ids) do
-  fields[i] = 'p' .. id
+local found = redis.call('ZRANGEBYLEX', subscription_ids, from, '+', 'LIMIT', 0, limit)
+local ids, fields, bytes = {}, {}, 0
+for i, id in ipairs(found) do
+  bytes = bytes + redis.call('HSTRLEN', subscriptions, id)
+  if bytes > REPLY_BYTES_MAX and i > 1 then
+    break
+  end
+  ids[i], fields[i] = id, 'p' .. id
 end
+local is_last = #ids == #found and #found < tonumber(limit)
 local records, progress = query_in_chunks('HMGET', subscriptions, ids), query_in_chunks('HMGET', deliveries, fields)
-local reply = {'subscriptions', decimal(now), decimal(feed_total())}
+local reply = {'subscriptions', decimal(now), decimal(feed_total()), is_last and '1' or '0'}
 for i, id in ipairs(ids) do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, records[i], progress[i]
 end

@@ -32,5 +32,5 @@ end
 redis.call('HDEL', subscriptions, id)
 redis.call('HDEL', subscribers, last_subscriber)
 store_subscription(id, token, subscriber, math.max(last_revision + 1, now), began, ttl_s, settings)
-note_subscription_change()
+note_subscription_change(id)
 return {'done'}

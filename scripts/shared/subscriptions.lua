@@ -8,10 +8,12 @@
 --
 -- `deliveries` has these fields: 'p' and an id: progress of the subscription; 'a', an id and a
 -- place: one of its last attempts; v: the version of the subscriptions, which changes with each of
--- them; s: what the last holder of the lease has seen (deliveries.lua).
+-- them; l: their last changes (storage/subscription_changes.rs); s: what the last holder of the lease
+-- has seen (deliveries.lua).
 -- `retries` has a record by the id of the subscription and the key of the message. `retry_times`
 -- has an entry of each: the id, the time (µs) when the retry is due, in 8 bytes, and the key.
 local SUBSCRIPTION = '>c16I4c0I8I8I8'
+local CHANGE, CHANGE_BYTES = '>I8I8c16', 32
 
 -- Returns whether a subscription exists.
 local function has_subscription(id)
@@ -42,11 +44,19 @@ local function store_subscription(id, token, subscriber, revision, began, ttl_s,
   redis.call('ZADD', subscription_ends, decimal(math.floor(began / 1000000) + ttl_s), id)
 end
 
--- Records that a subscription was created, changed or removed, and announces it. The version goes on
--- after that of an earlier queue of this name (queue_delete.lua).
-local function note_subscription_change()
-  local version = math.max((tonumber(redis.call('HGET', deliveries, 'v')) or last_visible) + 1, now)
-  redis.call('HSET', deliveries, 'v', decimal(version))
+-- Records that a subscription was created, changed or removed. The version goes on after that of an
+-- earlier queue of this name (queue_delete.lua).
+local function record_subscription_change(id)
+  local last_version, changes = unpack(redis.call('HMGET', deliveries, 'v', 'l'))
+  local before = tonumber(last_version) or last_visible
+  local version = math.max(before + 1, now)
+  local kept = string.sub(changes or '', -(CHANGES_MAX - 1) * CHANGE_BYTES)
+  redis.call('HSET', deliveries, 'v', decimal(version), 'l', kept .. struct.pack(CHANGE, before, version, id))
+end
+
+-- Does the same, and announces it.
+local function note_subscription_change(id)
+  record_subscription_change(id)
   signal_deliveries()
 end
 

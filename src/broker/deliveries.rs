@@ -17,7 +17,7 @@ use crate::domain::{
 };
 use crate::storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
-    SubscriptionUpdate,
+    SubscriptionPage, SubscriptionUpdate,
 };
 
 /// Maximum number of attempts to change a subscription that others change at the same time.
@@ -59,12 +59,18 @@ impl QueueDeliveries {
         Ok(self.access.admit().await?.take_delivery_lease(&self.queue, holder).await?)
     }
 
+    /// See [`crate::storage::DeliveryStore::changed_subscriptions`].
+    pub async fn changed_subscriptions(&self, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
+        Ok(self.access.admit().await?.changed_subscriptions(&self.queue, since).await?)
+    }
+
+    /// See [`crate::storage::SubscriptionStore::get_subscription`].
+    pub async fn subscription(&self, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
+        Ok(self.access.admit().await?.get_subscription(&self.queue, id).await?)
+    }
+
     /// See [`crate::storage::SubscriptionStore::list_subscriptions`].
-    pub async fn subscriptions(
-        &self,
-        after: Option<SubscriptionId>,
-        limit: usize,
-    ) -> Result<Vec<SubscriptionStatus>, Error> {
+    pub async fn subscriptions(&self, after: Option<SubscriptionId>, limit: usize) -> Result<SubscriptionPage, Error> {
         Ok(self.access.admit().await?.list_subscriptions(&self.queue, after, limit).await?)
     }
 

@@ -43,6 +43,11 @@ pub trait DeliveryStore: Send + Sync {
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error>;
 
+    /// Returns the subscriptions that were created, changed or deleted since their version was this one, or
+    /// that have expired since; some of them more than once. Returns `None` if that is not known: a store
+    /// keeps only the last changes.
+    async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error>;
+
     /// Returns the next retries of a subscription after `after`, at most `limit` of them, in the
     /// order in which they are due. There are fewer if they would be too large for one reply, but
     /// always one unless there is none.

@@ -34,6 +34,7 @@ pub mod redis;
 mod redrive;
 mod sealed_bodies;
 mod service_rate;
+mod subscription_changes;
 mod subscriptions;
 mod task_lease;
 mod task_record;
@@ -67,7 +68,9 @@ pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion
 pub use record::stored_bytes;
 pub use redrive::run_redrive;
 pub use sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
-pub use subscriptions::{SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
+pub use subscriptions::{
+    SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+};
 pub use task_lease::{LeaseFence, TaskLeases};
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use tokens::{TokenCreation, TokenStore, TokensMax};

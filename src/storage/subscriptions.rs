@@ -26,13 +26,14 @@ pub trait SubscriptionStore: Send + Sync {
     async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error>;
 
     /// Returns the next subscriptions after `after` and how far their deliveries have come, at most
-    /// `limit` of them, in the order of their ids. There are fewer only at the end.
+    /// `limit` of them, in the order of their ids. There are fewer at the end, and if they would be too
+    /// large for one reply, but always one unless there is none.
     async fn list_subscriptions(
         &self,
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<SubscriptionStatus>, Error>;
+    ) -> Result<SubscriptionPage, Error>;
 
     /// Changes a subscription if it is still at the revision that the caller knows, and no other
     /// subscription of the queue has the new subscriber.
@@ -53,6 +54,15 @@ pub trait SubscriptionStore: Send + Sync {
     /// Returns the last attempts of the subscription, the newest first, at most
     /// [`crate::domain::ATTEMPTS_KEPT`]. Returns `None` if the subscription does not exist.
     async fn list_attempts(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<Vec<Attempt>>, Error>;
+}
+
+/// A page of the subscriptions of a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubscriptionPage {
+    /// The subscriptions, and how far their deliveries have come.
+    pub subscriptions: Vec<SubscriptionStatus>,
+    /// Whether no subscription follows.
+    pub is_last: bool,
 }
 
 /// The result of creating a subscription.

@@ -314,6 +314,8 @@ suite! {
             a_queue_has_a_maximum_number_of_subscriptions,
             a_queue_that_does_not_exist_has_no_subscriptions,
             subscriptions_are_listed_in_the_order_of_their_ids,
+            a_page_of_subscriptions_has_a_bounded_size,
+            the_subscriptions_that_have_changed_are_known,
             a_list_shows_each_subscription_as_a_get_does,
             an_expired_subscription_does_not_exist,
             hundreds_of_subscriptions_can_expire_together,

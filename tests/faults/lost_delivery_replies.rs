@@ -59,7 +59,7 @@ impl Scene {
     }
 
     async fn count(&self) -> usize {
-        self.store.list_subscriptions(&self.queue, None, 100).await.expect(OK).len()
+        self.store.list_subscriptions(&self.queue, None, 100).await.expect(OK).subscriptions.len()
     }
 }
 

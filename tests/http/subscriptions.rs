@@ -327,3 +327,23 @@ async fn a_subscription_belongs_to_its_queue_and_project() {
     answered(api.delete(&in_other_queue), 204).await;
     assert_eq!(api.show(&path).await["options"], Value::Object(Map::new()));
 }
+
+#[tokio::test]
+async fn a_page_of_subscriptions_has_a_bounded_size_and_continues_after_it() {
+    let api = new_project();
+    let options = json!({ "a": "x".repeat(60_000) });
+    for subscriber in uris(20) {
+        api.subscription(&json!({ "subscriber": subscriber, "options": options })).await;
+    }
+
+    let (mut path, mut counts) = (format!("{PATH}?limit=20"), Vec::new());
+    while counts.last() != Some(&0) {
+        let page = answered(api.get(&path), 200).await;
+        assert!(page.text.len() < 600_000, "a page has {} bytes", page.text.len());
+        let page = page.json();
+        counts.push(page["subscriptions"].as_array().unwrap().len());
+        path = page["links"][0]["href"].as_str().unwrap_or_default().to_owned();
+    }
+
+    assert_eq!(counts, [8, 8, 4, 0]);
+}

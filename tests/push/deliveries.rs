@@ -39,7 +39,7 @@ async fn each_message_is_delivered_once_as_documented(bench: Bench) {
 
 /// Row 8.6-1.
 async fn every_subscription_of_a_queue_is_notified(bench: Bench) {
-    // The deliverer loads 200 subscriptions at a time.
+    // The deliverer loads 20 subscriptions at a time.
     let count = 201;
     let endpoint = Endpoint::start();
     for number in 0..count {

@@ -6,6 +6,7 @@ mod deliveries;
 mod encryption;
 pub(crate) mod endpoint;
 mod mail;
+mod many_subscriptions;
 mod owners;
 mod refused_addresses;
 mod retries;

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Server;
 use super::client::{Http2, TIMEOUT, body, connect, head, message, metric, waiting_requests};
-use support::waiting::until;
+use support::waiting::{in_time, until};
 
 /// A browser opens at most six connections with HTTP/1 to a server.
 const EVENT_STREAMS: usize = 20;
@@ -255,7 +255,7 @@ async fn unknown_clients_that_do_not_read_give_their_connections_to_others() {
 
     let mut others = Vec::new();
     for _ in 0..2 {
-        let mut http = Http2::open(&server).await;
+        let mut http = in_time("there is a connection", Http2::open(&server)).await;
         assert!(body(head(http.send("GET", "/", "").await).await).await.contains("versions"));
         others.push(http);
     }

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use sukkal::domain::{Attempt, NewSubscription, QueueId, Retry, SubscriptionId, SubscriptionStatus};
 use sukkal::storage::{
     DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, SealedBodies, SealedPage,
-    SealedPosition, SealedReplacement, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate,
+    SealedPosition, SealedReplacement, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore,
+    SubscriptionUpdate,
 };
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -31,7 +32,7 @@ impl<P: Poster> SubscriptionStore for StoreVariant<P> {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<SubscriptionStatus>, Error> {
+    ) -> Result<SubscriptionPage, Error> {
         self.store.list_subscriptions(queue, after, limit).await
     }
 
@@ -65,6 +66,10 @@ impl<P: Poster> DeliveryStore for StoreVariant<P> {
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
         self.store.take_delivery_lease(queue, holder).await
+    }
+
+    async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
+        self.store.changed_subscriptions(queue, since).await
     }
 
     async fn list_retries(

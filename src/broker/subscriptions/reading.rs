@@ -5,10 +5,15 @@ use crate::auth::Caller;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
+use crate::storage::SubscriptionPage;
+
+/// Maximum size of the options in a page, in bytes. Those of a single subscription may be larger.
+const PAGE_BYTES_MAX: usize = 512 << 10;
 
 impl Broker {
     /// Returns the next subscriptions after `after` and how far their deliveries have come, in the
-    /// order of their ids. They include those of WebSocket connections of this process.
+    /// order of their ids. They include those of WebSocket connections of this process. A page may be shorter
+    /// than its limit, although more follow, if it is large; only the last one is empty.
     pub async fn list_subscriptions(
         &self,
         caller: &Caller,
@@ -22,14 +27,9 @@ impl Broker {
             None => self.limits.subscriptions_per_page(),
         };
         let limit = limit as usize;
-        let mut page = access.admit().await?.list_subscriptions(queue, after, limit).await?;
+        let page = access.admit().await?.list_subscriptions(queue, after, limit).await?;
         let connected = self.connected.list(queue, after, limit);
-        if !connected.is_empty() {
-            page.extend(connected.into_iter().map(of_connection));
-            page.sort_by_key(|found| found.subscription.id);
-            page.truncate(limit);
-        }
-        Ok(page)
+        Ok(with_connected(page, connected, limit))
     }
 
     /// Returns the subscription and how far its deliveries have come. That of a WebSocket
@@ -91,7 +91,68 @@ impl Broker {
     }
 }
 
+/// Returns a page of the store with the subscriptions of connections that belong to it. It has at most
+/// `limit` subscriptions, and few enough bytes of options, but always one unless there is none.
+fn with_connected(page: SubscriptionPage, connected: Vec<Subscription>, limit: usize) -> Vec<SubscriptionStatus> {
+    let SubscriptionPage { mut subscriptions, is_last } = page;
+    // Those after the end of the page belong to a later one.
+    let end = subscriptions.last().filter(|_| !is_last).map(|found| found.subscription.id);
+    let belong = connected.into_iter().filter(|one| end.is_none_or(|end| one.id < end));
+    subscriptions.extend(belong.map(of_connection));
+    subscriptions.sort_by_key(|found| found.subscription.id);
+    let mut bytes = 0;
+    let fits = |found: &&SubscriptionStatus| {
+        bytes += found.subscription.settings.options.as_msgpack().len();
+        bytes <= PAGE_BYTES_MAX
+    };
+    let count = subscriptions.iter().take(limit).take_while(fits).count();
+    subscriptions.truncate(count.max(1));
+    subscriptions
+}
+
 /// Returns the status of the subscription of a connection, whose deliveries are not stored.
 fn of_connection(subscription: Subscription) -> SubscriptionStatus {
     SubscriptionStatus { subscription, progress: Progress::default(), pending: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::domain::{Revision, SubscriptionSettings, SubscriptionState};
+
+    fn subscription(number: u8, option_bytes: usize) -> Subscription {
+        let options = Map::from_iter([("a".to_owned(), json!("x".repeat(option_bytes)))]);
+        let settings = SubscriptionSettings {
+            subscriber: String::new(),
+            options: (&options).into(),
+            confirmed: false,
+            keys: Vec::new(),
+            state: SubscriptionState::Active,
+            requests: Vec::new(),
+            author: None,
+        };
+        let id = SubscriptionId::from_bytes([number; 16]);
+        Subscription { id, revision: Revision(0), ttl_s: 60, age_s: 0, settings }
+    }
+
+    #[test]
+    fn a_page_has_the_subscriptions_of_connections_that_belong_to_it() {
+        let listed = |stored: &[u8], is_last, connected: &[u8], option_bytes, limit| -> Vec<u8> {
+            let of = |numbers: &[u8]| numbers.iter().map(|number| subscription(*number, option_bytes)).collect();
+            let (stored, connected): (Vec<_>, Vec<_>) = (of(stored), of(connected));
+            let page = SubscriptionPage { subscriptions: stored.into_iter().map(of_connection).collect(), is_last };
+            let page = with_connected(page, connected, limit);
+            page.iter().map(|found| found.subscription.id.as_bytes()[0]).collect()
+        };
+
+        assert_eq!(listed(&[2, 4], true, &[1, 3, 5], 1, 10), [1, 2, 3, 4, 5]);
+        assert_eq!(listed(&[2, 4], false, &[1, 3, 5], 1, 10), [1, 2, 3, 4], "others of the store follow");
+        assert_eq!(listed(&[2, 4], false, &[1, 3, 5], 1, 3), [1, 2, 3]);
+        assert_eq!(listed(&[], true, &[1, 2], 1, 10), [1, 2]);
+        assert_eq!(listed(&[2, 4], true, &[1, 3, 5], 200_000, 10), [1, 2], "512 KiB are in a page");
+        assert_eq!(listed(&[2, 4], true, &[1, 3, 5], 600_000, 10), [1], "a page has at least one");
+        assert!(listed(&[], true, &[], 1, 10).is_empty());
+    }
 }

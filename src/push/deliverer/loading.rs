@@ -9,13 +9,13 @@ use super::subscribers::Managed;
 use super::{Deliverer, RENEWAL_INTERVAL, Stop};
 use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{
-    DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Progress, Rank, RetryPolicy,
-    Subscription, SubscriptionId, SubscriptionStatus,
+    DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Rank, RetryPolicy, Subscription,
+    SubscriptionId, SubscriptionStatus,
 };
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
 
-/// Number of subscriptions that are read at a time.
+/// Maximum number of subscriptions that are read at a time.
 const SUBSCRIPTIONS_PER_PAGE: usize = 20;
 /// Maximum number of retries that are listed at a time.
 const RETRIES_PER_PAGE: usize = 500;
@@ -31,50 +31,77 @@ impl Deliverer {
         let queue_policy = self.deliveries.metadata_value("_retry_policy").await?;
         let queue_policy = queue_policy.as_ref().and_then(PolicySetting::of);
         self.policy_read_at = Some(Instant::now());
-        if is_current && queue_policy == self.queue_policy {
+        if queue_policy != self.queue_policy {
+            self.queue_policy = queue_policy;
+            for managed in self.subscribers.all_mut() {
+                let own = managed.target.options.retry_policy.as_ref();
+                managed.state.set_policy(RetryPolicy::from_settings(own, self.queue_policy.as_ref()));
+            }
+        }
+        if is_current {
             return Ok(());
         }
+        let changed = match self.version {
+            Some(known) => self.deliveries.changed_subscriptions(known).await?,
+            None => None,
+        };
+        match changed {
+            Some(changed) => self.load(changed.into_iter().collect()).await?,
+            None => self.load_all().await?,
+        }
+        self.version = Some(version);
+        Ok(())
+    }
+
+    /// Loads these subscriptions.
+    async fn load(&mut self, changed: BTreeSet<SubscriptionId>) -> Result<(), Stop> {
+        for id in changed {
+            match self.deliveries.subscription(id).await? {
+                Some(found) => self.adopt(found).await?,
+                None => self.forget(id),
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_all(&mut self) -> Result<(), Stop> {
         let mut gone: BTreeSet<SubscriptionId> = self.subscribers.ids().collect();
         let mut after = None;
         loop {
             let page = self.deliveries.subscriptions(after, SUBSCRIPTIONS_PER_PAGE).await?;
-            let is_last = page.len() < SUBSCRIPTIONS_PER_PAGE;
-            after = page.last().map(|found| found.subscription.id);
-            for SubscriptionStatus { subscription, progress, .. } in page {
-                gone.remove(&subscription.id);
-                self.ready.insert(subscription.id);
-                self.adopt(subscription, progress, queue_policy.as_ref()).await?;
+            after = page.subscriptions.last().map(|found| found.subscription.id);
+            for found in page.subscriptions {
+                gone.remove(&found.subscription.id);
+                self.adopt(found).await?;
             }
-            if is_last {
+            if page.is_last {
                 break;
             }
         }
         for id in gone {
-            self.subscribers.remove(id);
-            self.ready.remove(&id);
+            self.forget(id);
         }
-        (self.version, self.queue_policy) = (Some(version), queue_policy);
         Ok(())
     }
 
+    fn forget(&mut self, id: SubscriptionId) {
+        self.subscribers.remove(id);
+        self.ready.remove(&id);
+    }
+
     /// Takes over a subscription that was loaded.
-    async fn adopt(
-        &mut self,
-        mut subscription: Subscription,
-        progress: Progress,
-        queue_policy: Option<&PolicySetting>,
-    ) -> Result<(), Stop> {
+    async fn adopt(&mut self, found: SubscriptionStatus) -> Result<(), Stop> {
+        let SubscriptionStatus { mut subscription, progress, .. } = found;
         let id = subscription.id;
+        self.ready.insert(id);
         let known = self.subscribers.get_mut(id);
         let unchanged = known.filter(|managed| managed.state.subscription.revision == subscription.revision);
-        if let Some(managed) = unchanged {
-            let own = managed.target.options.retry_policy.as_ref();
-            managed.state.set_policy(RetryPolicy::from_settings(own, queue_policy));
+        if unchanged.is_some() {
             self.redeliver_abandoned(id).await?;
             return self.carry_out_requests(id).await;
         }
         let options = Arc::new(options_of(&subscription));
-        let policy = RetryPolicy::from_settings(options.retry_policy.as_ref(), queue_policy);
+        let policy = RetryPolicy::from_settings(options.retry_policy.as_ref(), self.queue_policy.as_ref());
         let target = Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
         // From now on, the parsed options are used.
         subscription.settings.options = JsonObject::default();

@@ -52,6 +52,11 @@ impl Subscribers {
         self.working.values_mut()
     }
 
+    /// Returns all subscriptions.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Managed> {
+        self.working.values_mut().chain(self.resting.values_mut())
+    }
+
     pub(super) fn get(&self, id: SubscriptionId) -> Option<&Managed> {
         self.working.get(&id).or_else(|| self.resting.get(&id))
     }

@@ -20,6 +20,10 @@ impl DeliveryStore for PooledStore {
         at!(self, queue, store => store.take_delivery_lease(queue, holder))
     }
 
+    async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
+        at!(self, queue, store => store.changed_subscriptions(queue, since))
+    }
+
     async fn list_retries(
         &self,
         queue: &QueueId,

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use super::PooledStore;
 use super::search::at;
 use crate::domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
-use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
+use crate::storage::{
+    Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+};
 
 #[async_trait]
 impl SubscriptionStore for PooledStore {
@@ -27,7 +29,7 @@ impl SubscriptionStore for PooledStore {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<SubscriptionStatus>, Error> {
+    ) -> Result<SubscriptionPage, Error> {
         at!(self, queue, store => store.list_subscriptions(queue, after, limit))
     }
 

@@ -15,8 +15,13 @@ use crate::domain::{QueueId, Rank, Retry, SubscriptionId};
 use crate::storage::delivery_record::{
     ID_BYTES, attempt_place, decode_retry, encode_attempt, encode_progress, encode_retry, retry_entry,
 };
-use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey};
+use crate::storage::{
+    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, subscription_changes,
+};
 
+/// Fields of `deliveries`: the version of the subscriptions, and their last changes.
+const VERSION: &[u8] = b"v";
+const CHANGES: &[u8] = b"l";
 /// Number of bytes of the head of a change: an id and three numbers of four bytes.
 const HEAD_BYTES: usize = ID_BYTES + 3 * 4;
 
@@ -37,6 +42,14 @@ impl DeliveryStore for RedisStore {
             }
             kind => Err(reply::unknown_kind(DELIVERY_LEASE.name, kind)),
         }
+    }
+
+    async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
+        let fields = [VERSION, CHANGES].map(Bytes::from_static);
+        let values = self.values_of(queue, &QueueKeys::of(queue).deliveries(), fields).await?;
+        let [version, changes] = <[_; 2]>::try_from(values).unwrap_or_default();
+        let version = version.and_then(|version| str::from_utf8(&version).ok()?.parse().ok()).unwrap_or_default();
+        Ok(subscription_changes::changed_between(&changes.unwrap_or_default(), since, version))
     }
 
     async fn list_retries(

@@ -207,6 +207,10 @@ impl QueueKeys {
     }
 
     /// Returns the key of the hash of retries of deliveries.
+    pub(super) fn deliveries(&self) -> String {
+        self.key(KeyName::Deliveries.name())
+    }
+
     pub(super) fn retries(&self) -> String {
         self.key(KeyName::Retries.name())
     }

@@ -23,6 +23,7 @@ use crate::storage::entry::{
 };
 use crate::storage::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
 use crate::storage::record;
+use crate::storage::subscription_changes::CHANGES_MAX;
 use crate::storage::task_lease::TASK_LEASE_DURATION;
 use crate::storage::task_record::{DONE, RUNNING};
 use crate::storage::{DELIVERY_LEASE_DURATION, LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
@@ -101,6 +102,7 @@ fn constants() -> String {
         ("UNDELIVERED", UNDELIVERED as usize),
         ("REPLY_BYTES_MAX", REPLY_BYTES_MAX),
         ("LISTED_MESSAGES_MAX", LISTED_MESSAGES_MAX),
+        ("CHANGES_MAX", CHANGES_MAX),
         ("RELEASED_MAX", RELEASED_MAX),
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),

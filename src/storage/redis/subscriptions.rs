@@ -14,7 +14,9 @@ use super::script::{
 };
 use crate::domain::{Attempt, NewSubscription, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
 use crate::storage::delivery_record::{self, ID_BYTES};
-use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
+use crate::storage::{
+    Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+};
 
 /// Number of bytes of the token of an update, which begins a record in Redis.
 const TOKEN_BYTES: usize = 16;
@@ -70,16 +72,17 @@ impl SubscriptionStore for RedisStore {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<SubscriptionStatus>, Error> {
+    ) -> Result<SubscriptionPage, Error> {
         let args = [after.map_or_else(Bytes::new, subscription_id), arguments::number(limit as u64)];
         let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
-        let (now_us, feed_total, mut found) = (reply.number()?, reply.number()?, Vec::new());
+        let (now_us, feed_total, is_last) = (reply.number()?, reply.number()?, reply.number()? == 1);
+        let mut subscriptions = Vec::new();
         while !reply.is_empty() {
             let subscription = read_listed(&mut reply, now_us)?;
             let progress = delivery_record::decode_progress(queue, &reply.bytes()?)?;
-            found.push(SubscriptionStatus { pending: progress.pending(feed_total), subscription, progress });
+            subscriptions.push(SubscriptionStatus { pending: progress.pending(feed_total), subscription, progress });
         }
-        Ok(found)
+        Ok(SubscriptionPage { subscriptions, is_last })
     }
 
     async fn update_subscription(

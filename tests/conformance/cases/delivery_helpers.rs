@@ -69,7 +69,7 @@ impl Subject {
     /// Returns the ids of all subscriptions.
     pub(in crate::conformance) async fn subscription_ids(&self, queue: &QueueId) -> Vec<SubscriptionId> {
         let listed = self.store().list_subscriptions(queue, None, MANY as usize).await.expect(OK);
-        listed.iter().map(|found| found.subscription.id).collect()
+        listed.subscriptions.iter().map(|found| found.subscription.id).collect()
     }
 
     /// Changes a subscription from its current revision.
@@ -132,7 +132,7 @@ impl Subject {
         after: Option<SubscriptionId>,
         limit: usize,
     ) -> Vec<SubscriptionStatus> {
-        self.store().list_subscriptions(queue, after, limit).await.expect(OK)
+        self.store().list_subscriptions(queue, after, limit).await.expect(OK).subscriptions
     }
 
     /// Runs the action, and asserts that it sends a signal for the queue.

@@ -169,6 +169,63 @@ pub(in crate::conformance) async fn subscriptions_are_listed_in_the_order_of_the
     assert_eq!(after[0].subscription.id, ids[3], "a list can start after an id that does not exist any more");
 }
 
+pub(in crate::conformance) async fn a_page_of_subscriptions_has_a_bounded_size(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let options = Map::from_iter([("a".to_owned(), json!("x".repeat(60_000)))]);
+    let mut ids = Vec::new();
+    for number in 0..20 {
+        let settings = SubscriptionSettings { options: (&options).into(), ..settings(&format!("http://{number}")) };
+        ids.push(subject.subscribe_with(&queue, NewSubscription { settings, ..subscription("") }).await);
+    }
+    ids.sort_unstable();
+
+    let (mut listed, mut pages) = (Vec::new(), Vec::new());
+    while pages.last().is_none_or(|(_, is_last)| !is_last) {
+        let page = subject.store().list_subscriptions(&queue, listed.last().copied(), 20).await.expect(OK);
+        listed.extend(page.subscriptions.iter().map(|found| found.subscription.id));
+        pages.push((page.subscriptions.len(), page.is_last));
+    }
+
+    assert_eq!(pages, [(8, false), (8, false), (4, true)], "512 KiB are in a page");
+    assert_eq!(listed, ids);
+}
+
+pub(in crate::conformance) async fn the_subscriptions_that_have_changed_are_known(subject: &Subject) {
+    let queue = subject.queue("q").await;
+    let [changed, deleted, last] = [
+        subject.subscribe(&queue, "http://changed").await,
+        subject.subscribe(&queue, "http://deleted").await,
+        subject.subscribe(&queue, "http://last").await,
+    ];
+    let expiring = subject.subscribe_with(&queue, expiring_subscription("http://expiring")).await;
+    let version = async || subject.lease(&queue, 1).await.1.subscriptions_version;
+    let changed_since = async |since| {
+        let ids = subject.store().changed_subscriptions(&queue, since).await.expect(OK);
+        ids.map(|ids| ids.into_iter().collect::<HashSet<_>>())
+    };
+    let known = version().await;
+    assert_eq!(changed_since(known).await, Some(HashSet::new()));
+    assert_eq!(changed_since(1).await, None, "the queue has not had this version");
+
+    let created = subject.subscribe(&queue, "http://created").await;
+    subject.change(&queue, changed, settings("http://other"), None).await;
+    subject.unsubscribe(&queue, deleted).await;
+    subject.advance(&queue, 62 * S).await;
+
+    let next = version().await;
+    assert_eq!(changed_since(known).await, Some(HashSet::from([created, changed, deleted, expiring])));
+    assert_eq!(changed_since(next).await, Some(HashSet::new()));
+    for _ in 0..64 {
+        subject.change(&queue, last, settings("http://last"), None).await;
+    }
+    assert_eq!(changed_since(next).await, Some(HashSet::from([last])));
+    assert_eq!(changed_since(known).await, None, "the last 64 changes are known");
+    let before = version().await;
+    subject.store().delete_subscriptions(&queue).await.expect(OK);
+    subject.subscribe(&queue, "http://new").await;
+    assert_eq!(changed_since(before).await, None, "all subscriptions have been deleted");
+}
+
 pub(in crate::conformance) async fn a_list_shows_each_subscription_as_a_get_does(subject: &Subject) {
     let queue = subject.queue("q").await;
     for number in 0..3 {

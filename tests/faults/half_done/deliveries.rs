@@ -137,5 +137,5 @@ async fn delivered(scene: &Scene) -> u64 {
 /// Returns the progress of the subscription, if it exists.
 async fn progress(scene: &Scene) -> Option<Progress> {
     let subscriptions = scene.store.list_subscriptions(&scene.queue("q"), None, 1).await.unwrap();
-    Some(subscriptions.into_iter().next()?.progress)
+    Some(subscriptions.subscriptions.into_iter().next()?.progress)
 }

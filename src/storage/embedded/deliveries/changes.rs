@@ -9,7 +9,7 @@ use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::transaction::write::WriteTransaction;
-use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionUpdate};
+use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionUpdate, subscription_changes};
 
 /// Number of due changes as which the removal of a subscription counts.
 const REMOVAL_COST: usize = 20;
@@ -43,7 +43,7 @@ impl WriteTransaction<'_> {
         let position = new.after.unwrap_or(last).min(last);
         let progress = Progress { position, counted_to: last, feed_total: feed_total(&state), ..Progress::default() };
         self.put(&id_key(&state, Part::Progress, new.id), &encode_progress(&progress))?;
-        self.note_subscription_change(number)?;
+        self.note_subscription_change(number, new.id)?;
         Ok(SubscriptionCreation::Created)
     }
 
@@ -70,7 +70,7 @@ impl WriteTransaction<'_> {
         let (began_us, ttl_s) = change.ttl_s.map_or((head.began_us, head.ttl_s), |ttl_s| (now_us, ttl_s));
         let head = SubscriptionHead { revision: now_us.max(head.revision + 1), began_us, ttl_s };
         self.put_subscription(number, &state, id, head, &change.settings)?;
-        self.note_subscription_change(number)?;
+        self.note_subscription_change(number, id)?;
         Ok(SubscriptionUpdate::Done)
     }
 
@@ -87,7 +87,7 @@ impl WriteTransaction<'_> {
             self.remove_range(&first, &[&first[..], &LONGEST_KEY_END].concat())?;
         }
         self.change_state(number, |state| state.subscription_count = state.subscription_count.saturating_sub(1))?;
-        self.note_subscription_change(number)
+        self.note_subscription_change(number, id)
     }
 
     /// Removes expired subscriptions, as many as due changes may.
@@ -160,10 +160,13 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    fn note_subscription_change(&mut self, number: u64) -> Result<(), Error> {
+    fn note_subscription_change(&mut self, number: u64, id: SubscriptionId) -> Result<(), Error> {
         let state = self.state(number)?;
         let row = self.view.delivery_row(&state)?;
-        self.put_delivery_row(&state, &DeliveryRow { version: row.version + 1, ..row })?;
+        let (before, version) = (row.version, row.version + 1);
+        self.put_delivery_row(&state, &DeliveryRow { version, ..row })?;
+        let changes = subscription_changes::with_change(&self.view.subscription_changes(&state)?, before, version, id);
+        self.put(&keys::part_prefix(state.subscriptions, Part::SubscriptionChanges), &changes)?;
         self.signal_deliveries(number);
         Ok(())
     }

@@ -10,7 +10,9 @@ use crate::domain::{QueueId, Retry, SubscriptionId};
 use crate::storage::deliveries::DELIVERY_LEASE_DURATION;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::store::EmbeddedStore;
-use crate::storage::{DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey};
+use crate::storage::{
+    DeliveryChange, DeliverySignal, DeliveryStore, Error, FeedState, LeaseFence, RetryKey, subscription_changes,
+};
 
 mod changes;
 mod read;
@@ -37,6 +39,17 @@ impl DeliveryStore for EmbeddedStore {
             Ok(Some((lease.fence(), store.view.feed_state(number, &state, row.version, now_us)?)))
         })
         .await
+    }
+
+    async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
+        let changed = self.read_up_to_date_with_row(queue, move |view, _row, state, _now_us| {
+            if state.subscriptions == 0 {
+                return Ok(None);
+            }
+            let (changes, version) = (view.subscription_changes(state)?, view.delivery_row(state)?.version);
+            Ok(subscription_changes::changed_between(&changes, since, version))
+        });
+        Ok(changed.await?.flatten())
     }
 
     async fn list_retries(

@@ -16,6 +16,9 @@ use crate::storage::embedded::rows::state::QueueState;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::{Error, FeedState, REPLY_BYTES_MAX, RetryKey};
 
+/// The id and the record of a subscription.
+pub(super) type SubscriptionRecord = (SubscriptionId, Vec<u8>);
+
 impl<T: Table> View<T> {
     /// Returns whether deliveries are due in a queue whose due changes have been applied.
     pub(in crate::storage::embedded) fn has_due_deliveries(
@@ -39,22 +42,33 @@ impl<T: Table> View<T> {
         Ok(record.map(|record| record.value().to_vec()))
     }
 
-    /// Returns the records of the next subscriptions.
+    /// Returns the last changes of subscriptions, as `storage/subscription_changes.rs` describes them.
+    pub(super) fn subscription_changes(&self, state: &QueueState) -> Result<Vec<u8>, Error> {
+        let changes = self.contents.get(&*keys::part_prefix(state.subscriptions, Part::SubscriptionChanges))?;
+        Ok(changes.map(|changes| changes.value().to_vec()).unwrap_or_default())
+    }
+
+    /// Returns the records of the next subscriptions, as many as a reply may have, and whether no
+    /// subscription follows.
     pub(super) fn subscriptions_after(
         &self,
         state: &QueueState,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<(SubscriptionId, Vec<u8>)>, Error> {
+    ) -> Result<(Vec<SubscriptionRecord>, bool), Error> {
         let all = keys::part_prefix(state.subscriptions, Part::Subscription);
         let (after, end) = (after.map(|id| id_key(state, Part::Subscription, id)), keys::prefix_end(&all));
         let range = (Bound::Excluded(after.as_ref().unwrap_or(&all).as_slice()), Bound::Excluded(&*end));
-        let mut subscriptions = Vec::new();
-        for entry in self.contents.range::<&[u8]>(range)?.take(limit) {
+        let (mut subscriptions, mut bytes) = (Vec::new(), 0);
+        for entry in self.contents.range::<&[u8]>(range)? {
             let (key, record) = entry?;
+            bytes += record.value().len();
+            if subscriptions.len() == limit || bytes > REPLY_BYTES_MAX && !subscriptions.is_empty() {
+                return Ok((subscriptions, false));
+            }
             subscriptions.push((read_id(keys::rest(key.value()))?, record.value().to_vec()));
         }
-        Ok(subscriptions)
+        Ok((subscriptions, true))
     }
 
     /// Returns the id of the subscription with this subscriber.

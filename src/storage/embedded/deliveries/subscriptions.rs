@@ -3,8 +3,11 @@
 use async_trait::async_trait;
 
 use crate::domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
+use crate::storage::embedded::deliveries::read::SubscriptionRecord;
 use crate::storage::embedded::store::EmbeddedStore;
-use crate::storage::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionStore, SubscriptionUpdate};
+use crate::storage::{
+    Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+};
 
 #[async_trait]
 impl SubscriptionStore for EmbeddedStore {
@@ -35,13 +38,14 @@ impl SubscriptionStore for EmbeddedStore {
         queue: &QueueId,
         after: Option<SubscriptionId>,
         limit: usize,
-    ) -> Result<Vec<SubscriptionStatus>, Error> {
+    ) -> Result<SubscriptionPage, Error> {
         let of = queue.clone();
         let listed = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            let records = view.subscriptions_after(state, after, limit)?;
-            records.iter().map(|(id, record)| view.status(&of, state, *id, record, now_us)).collect()
+            let (records, is_last) = view.subscriptions_after(state, after, limit)?;
+            let status = |(id, record): &SubscriptionRecord| view.status(&of, state, *id, record, now_us);
+            Ok(SubscriptionPage { subscriptions: records.iter().map(status).collect::<Result<_, _>>()?, is_last })
         });
-        Ok(listed.await?.unwrap_or_default())
+        Ok(listed.await?.unwrap_or_else(|| SubscriptionPage { subscriptions: Vec::new(), is_last: true }))
     }
 
     async fn update_subscription(

@@ -59,6 +59,7 @@
 //! | `RETRY` | id, key | the retry of a message |
 //! | `RETRY_TIME` | id, time (µs), key | nothing: the retry is due at this time |
 //! | `DELIVERY` | | the delivery lease, and what its last holder has seen: see `delivery.rs` |
+//! | `SUBSCRIPTION_CHANGES` | | the last changes of subscriptions: see `storage/subscription_changes.rs` |
 
 use std::ops::Bound;
 
@@ -113,6 +114,7 @@ pub(crate) enum Part {
     Retry = 18,
     RetryTime = 19,
     Delivery = 20,
+    SubscriptionChanges = 21,
 }
 
 const PROJECT_END: [u8; 2] = [0, 0];

@@ -239,3 +239,19 @@ async fn signals_go_on_after_the_connection_was_lost() {
 
     received(&mut signals, &queue).await;
 }
+
+/// A process of an earlier release changes the version only.
+#[tokio::test]
+async fn a_change_by_an_earlier_release_makes_the_changes_unknown() {
+    let (server, subject, queue, id) = backend().await;
+    let version = async || subject.lease(&queue, 1).await.1.subscriptions_version;
+    let changed_since = async |since| subject.store().changed_subscriptions(&queue, since).await.expect(OK);
+    let known = version().await;
+
+    server.command(&["HINCRBY", &format!("sukkal:{{{queue}}}:deliveries"), "v", "1"]);
+    let next = version().await;
+    subject.change(&queue, id, settings("http://a"), None).await;
+
+    assert_eq!(changed_since(known).await, None);
+    assert_eq!(changed_since(next).await, Some(vec![id]));
+}

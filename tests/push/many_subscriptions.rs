@@ -1,0 +1,76 @@
+//! Queues with many subscriptions that have large options.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::endpoint::Endpoint;
+use super::{Bench, LOCAL};
+use support::sukkal::{Api, Sukkal};
+
+/// Size of the options of each subscription, in bytes.
+const OPTIONS_BYTES: usize = 60_000;
+
+/// Returns options with which a subscription gets only messages with this number.
+fn options(number: usize) -> Value {
+    json!({ "match": { "n": number }, "other": "x".repeat(OPTIONS_BYTES) })
+}
+
+/// The deliverer has loaded a subscription when it delivers a message to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_subscription_is_loaded_without_the_others() {
+    let bench = Bench::redis_with(&[]);
+    let endpoint = Endpoint::start();
+    let sent_bytes = || {
+        let info = bench.redis.as_ref().unwrap().command(&["INFO", "stats"]).as_text().to_owned();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).unwrap();
+        line.parse::<usize>().unwrap()
+    };
+    let subscribe = async |number: usize| {
+        bench.subscribe(&endpoint.url(&format!("/{number}")), options(number)).await;
+    };
+    for number in 0..60 {
+        subscribe(number).await;
+    }
+    bench.post(&[json!({ "n": 59 })]).await;
+    endpoint.wait_for(1).await;
+
+    let before = sent_bytes();
+    for number in 60..70 {
+        subscribe(number).await;
+        bench.post(&[json!({ "n": number })]).await;
+        endpoint.wait_for(number - 58).await;
+    }
+
+    let bytes = (sent_bytes() - before) / 10;
+    assert!(bytes < 5 * OPTIONS_BYTES, "Redis has sent {bytes} bytes for each new subscription");
+}
+
+/// Returns the CPU time that a process has used, in nanoseconds.
+fn cpu_time_ns(process: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("schedstat")).ok());
+    stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+async fn subscribe_a_hundred(api: &Api, first: usize) {
+    for number in first..first + 100 {
+        let body = json!({ "subscriber": format!("http://127.0.0.1:9/{number}"), "options": options(number) });
+        let response = api.post("/v2/queues/q/subscriptions", &body).send().await.unwrap();
+        assert_eq!(response.status(), 201);
+    }
+}
+
+#[tokio::test]
+async fn a_new_subscription_costs_the_same_in_a_queue_with_many() {
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[("SUKKAL_PUSH__ALLOWED_PORTS", "1-65535")]].concat());
+    let api = sukkal.project("p");
+    let mut costs = Vec::new();
+    for hundred in 0..8 {
+        let before = cpu_time_ns(sukkal.id());
+        subscribe_a_hundred(&api, 100 * hundred).await;
+        costs.push(cpu_time_ns(sukkal.id()) - before);
+    }
+
+    assert!(costs[7] < 3 * costs[0], "each hundred has cost {costs:?} ns");
+}
