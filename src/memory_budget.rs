@@ -5,6 +5,7 @@
 //! gets half of a budget, and clients of one project that never finish leave memory for the others.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::HashMap;
@@ -20,6 +21,8 @@ pub struct MemoryBudget(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     bytes_max: usize,
+    /// Number of bytes that are held, to be read without the lock.
+    bytes: AtomicUsize,
     held: Mutex<Held>,
     released: Notify,
 }
@@ -47,13 +50,33 @@ impl MemoryBudget {
     /// Creates a budget of `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self(Arc::new(Shared { bytes_max, held: Mutex::default(), released: Notify::new() }))
+        Self(Arc::new(Shared {
+            bytes_max,
+            bytes: AtomicUsize::new(0),
+            held: Mutex::default(),
+            released: Notify::new(),
+        }))
     }
 
     /// Creates an empty share for this project.
     #[must_use]
     pub fn share(&self, project: &ProjectId) -> MemoryShare {
         MemoryShare { budget: self.clone(), project: project.clone(), bytes: Mutex::default() }
+    }
+
+    /// Returns whether the project may hold no further byte now.
+    #[must_use]
+    pub fn is_used_up(&self, project: &ProjectId) -> bool {
+        // A project may hold half of the budget if others hold nothing.
+        if self.0.bytes.load(Ordering::Relaxed) < self.0.bytes_max / 2 {
+            return false;
+        }
+        let held = self.held();
+        held.bytes > 0 && !self.has_room(&held, project, 1)
+    }
+
+    fn has_room(&self, held: &Held, project: &ProjectId, bytes: usize) -> bool {
+        held.bytes_of(project) + bytes <= self.0.bytes_max.saturating_sub(held.bytes + bytes)
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -77,7 +100,7 @@ impl MemoryShare {
         let mut held = self.budget.held();
         // A share that is alone gets all it asks for. Otherwise a request larger than the budget
         // would never be served.
-        if held.bytes > 0 && !self.has_room(&held, bytes) {
+        if held.bytes > 0 && !self.budget.has_room(&held, &self.project, bytes) {
             return Err(BudgetExceeded);
         }
         self.add(&mut held, bytes);
@@ -91,19 +114,9 @@ impl MemoryShare {
         }
     }
 
-    /// Returns whether the project may hold no further byte now.
-    #[must_use]
-    pub fn is_used_up(&self) -> bool {
-        let held = self.budget.held();
-        held.bytes > 0 && !self.has_room(&held, 1)
-    }
-
-    fn has_room(&self, held: &Held, bytes: usize) -> bool {
-        held.bytes_of(&self.project) + bytes <= self.budget.0.bytes_max.saturating_sub(held.bytes + bytes)
-    }
-
     fn add(&self, held: &mut Held, bytes: usize) {
         held.bytes += bytes;
+        self.budget.0.bytes.store(held.bytes, Ordering::Relaxed);
         *held.by_project.entry(self.project.clone()).or_default() += bytes;
         *self.held_bytes() += bytes;
     }
@@ -134,6 +147,7 @@ impl MemoryShare {
         }
         let mut held = self.budget.held();
         held.bytes -= bytes;
+        self.budget.0.bytes.store(held.bytes, Ordering::Relaxed);
         match held.bytes_of(&self.project) - bytes {
             0 => held.by_project.remove(&self.project),
             left => held.by_project.insert(self.project.clone(), left),

@@ -144,7 +144,7 @@ struct KnownQueueWeight;
 
 impl Weighter<QueueId, Arc<Queue>> for KnownQueueWeight {
     fn weight(&self, _id: &QueueId, queue: &Arc<Queue>) -> u64 {
-        KNOWN_QUEUE_BYTES + queue.metadata.keys().as_msgpack().len() as u64
+        KNOWN_QUEUE_BYTES + queue.metadata.bytes() as u64
     }
 }
 

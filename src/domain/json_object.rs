@@ -18,6 +18,9 @@ pub const VALUES_MAX: u64 = 1_000;
 /// Maximum number of levels of arrays and objects.
 pub const LEVELS_MAX: usize = 32;
 
+/// The `MessagePack` of an object without keys.
+const EMPTY: &[u8] = &[0x80];
+
 /// A JSON object, as `MessagePack` that was converted from JSON. Its keys are distinct and have an order.
 ///
 /// The bytes have at most about twice the size of the JSON.
@@ -46,6 +49,9 @@ impl JsonObject {
     /// Returns an object with these keys and values, which are `MessagePack`. The keys must be distinct.
     #[must_use]
     pub fn from_entries(entries: &[(&str, &[u8])]) -> Self {
+        if entries.is_empty() {
+            return Self::default();
+        }
         let mut bytes =
             Vec::with_capacity(5 + entries.iter().map(|(key, value)| 5 + key.len() + value.len()).sum::<usize>());
         let length = u32::try_from(entries.len()).expect("a request has fewer keys");
@@ -135,7 +141,7 @@ impl JsonObject {
 
 impl Default for JsonObject {
     fn default() -> Self {
-        Self::from_entries(&[])
+        Self(Bytes::from_static(EMPTY))
     }
 }
 

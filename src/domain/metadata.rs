@@ -53,7 +53,11 @@ const KNOWN_KEYS: [&str; 12] = [
 
 /// The keys that the owner of a queue has set, in the order in which they were set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata(JsonObject);
+pub struct Metadata {
+    keys: JsonObject,
+    /// The reserved keys alone, because each request looks them up.
+    reserved: JsonObject,
+}
 
 /// The dead-letter settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,15 +141,16 @@ impl Metadata {
                 return Err(InvalidMetadata::Type { key, expected: "a boolean" });
             }
         }
-        Ok(Self(keys))
+        Ok(Self::from_store(keys))
     }
 
     /// Returns warnings about keys that have no effect. Without pooling, `_flavor` has none.
     #[must_use]
     pub fn warnings(&self, has_pooling: bool) -> Vec<Warning> {
-        let keys = self.0.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
+        let keys = self.keys.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
         let mut warnings = Warning::of_unknown_keys(keys, &KNOWN_KEYS);
-        if non_null(&self.0, MAX_CLAIM_COUNT).is_some() && non_null(&self.0, DEAD_LETTER_QUEUE).is_none() {
+        if non_null(&self.reserved, MAX_CLAIM_COUNT).is_some() && non_null(&self.reserved, DEAD_LETTER_QUEUE).is_none()
+        {
             warnings.push(Warning::NoDeadLetterQueue);
         }
         warnings
@@ -154,13 +159,21 @@ impl Metadata {
     /// Returns metadata that a store has kept. It was validated before it was stored.
     #[must_use]
     pub fn from_store(keys: JsonObject) -> Self {
-        Self(keys)
+        let reserved: Vec<_> = keys.entries().filter(|(key, _)| key.starts_with('_')).collect();
+        let reserved = JsonObject::from_entries(&reserved);
+        Self { keys, reserved }
+    }
+
+    /// Returns the size in bytes that the metadata has in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.keys.as_msgpack().len() + self.reserved.as_msgpack().len()
     }
 
     /// Returns the keys that are set.
     #[must_use]
     pub fn keys(&self) -> &JsonObject {
-        &self.0
+        &self.keys
     }
 
     /// Returns the keys that are set, and the default of each key that is missing or empty and that this
@@ -173,14 +186,14 @@ impl Metadata {
         };
         let defaults: Vec<(&str, Vec<u8>)> = keys.iter().map(|&key| (key, default_of(key, limits))).collect();
         let default = |key: &str| defaults.iter().find(|(shown, _)| *shown == key).map(|(_, value)| value.as_slice());
-        let mut shown: Vec<(&str, &[u8])> = self.0.entries().collect();
+        let mut shown: Vec<(&str, &[u8])> = self.keys.entries().collect();
         for (key, value) in &mut shown {
             if let Some(default) = default(key).filter(|_| is_falsy(value)) {
                 *value = default;
             }
         }
         for (key, value) in &defaults {
-            if self.0.value(key).is_none() {
+            if self.keys.value(key).is_none() {
                 shown.push((key, value));
             }
         }
@@ -217,10 +230,10 @@ impl Metadata {
     /// Returns the dead-letter settings, or `None` unless both a claim count and a queue are set.
     #[must_use]
     pub fn dead_letters(&self) -> Option<DeadLetters> {
-        let claim_count_max = integer(&self.0.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
+        let claim_count_max = integer(&self.reserved.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
         Some(DeadLetters {
             claim_count_max: u32::try_from(claim_count_max).expect("it is in range"),
-            queue: self.0.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
+            queue: self.reserved.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
             ttl_s: self.positive(DEAD_LETTER_TTL).and_then(|ttl| u32::try_from(ttl).ok()),
         })
     }
@@ -228,7 +241,7 @@ impl Metadata {
     /// Returns the name of the dead-letter queue, if it is set.
     #[must_use]
     pub fn dead_letter_queue(&self) -> Option<&str> {
-        self.0.text(DEAD_LETTER_QUEUE)
+        self.reserved.text(DEAD_LETTER_QUEUE)
     }
 
     /// Returns whether the queue encrypts posted messages.
@@ -248,27 +261,27 @@ impl Metadata {
     /// Returns the name of the flavor whose pools the queue can be in, if it is set.
     #[must_use]
     pub fn flavor(&self) -> Option<&str> {
-        self.0.text(FLAVOR).filter(|name| !name.is_empty())
+        self.reserved.text(FLAVOR).filter(|name| !name.is_empty())
     }
 
     /// Checks the type of `_flavor`, which any value may have without pooling.
     pub fn check_flavor(&self) -> Result<(), InvalidMetadata> {
-        let is_invalid = non_null(&self.0, FLAVOR).is_some_and(|value| !value.is_string());
+        let is_invalid = non_null(&self.reserved, FLAVOR).is_some_and(|value| !value.is_string());
         if is_invalid { Err(InvalidMetadata::Type { key: FLAVOR, expected: "the name of a flavor" }) } else { Ok(()) }
     }
 
     /// Returns the level of durability that every post to the queue must reach.
     #[must_use]
     pub fn durability(&self) -> Option<Durability> {
-        self.0.get(DURABILITY)?.as_str()?.parse().ok()
+        self.reserved.get(DURABILITY)?.as_str()?.parse().ok()
     }
 
     fn is_set(&self, key: &str) -> bool {
-        self.0.value(key).is_some_and(|value| Reader::new(value).token() == Some(Token::Bool(true)))
+        self.reserved.value(key).is_some_and(|value| Reader::new(value).token() == Some(Token::Bool(true)))
     }
 
     fn positive(&self, key: &str) -> Option<u64> {
-        self.0
+        self.reserved
             .get(key)
             .and_then(|value| integer(&value))
             .and_then(|value| u64::try_from(value).ok())

@@ -19,30 +19,33 @@ use crate::api::http::server::unsent::Held;
 use crate::api::http::server::watched::is_watched;
 use crate::api::http::service::Service;
 use crate::domain::ProjectId;
-use crate::memory_budget::MemoryShare;
+use crate::memory_budget::MemoryBudget;
 
 /// The memory for the response to a request.
-pub(in crate::api::http) struct ResponseMemory {
-    share: MemoryShare,
+pub(in crate::api::http) struct ResponseMemory<'s> {
+    budget: &'s MemoryBudget,
+    project: ProjectId,
     connection: Option<Arc<Connection>>,
     is_read: bool,
 }
 
-impl ResponseMemory {
+impl<'s> ResponseMemory<'s> {
     /// Fails if the project has used up its memory.
-    pub(super) fn of(request: &Request, project: &ProjectId, service: &Service) -> Result<Self, Error> {
-        let memory = Self::new(request, project, service);
-        if memory.share.is_used_up() { Err(Error::ReplyBudget) } else { Ok(memory) }
+    pub(super) fn of(request: &Request, project: &ProjectId, service: &'s Service) -> Result<Self, Error> {
+        if service.responses.is_used_up(project) {
+            return Err(Error::ReplyBudget);
+        }
+        Ok(Self::new(request, project.clone(), service))
     }
 
     /// Returns the memory for the metrics, which belong to no project.
-    pub(in crate::api::http) fn of_metrics(request: &Request, service: &Service) -> Self {
-        Self::new(request, &ProjectId::new("metrics").expect("it is not empty"), service)
+    pub(in crate::api::http) fn of_metrics(request: &Request, service: &'s Service) -> Self {
+        Self::new(request, ProjectId::new("metrics").expect("it is not empty"), service)
     }
 
-    fn new(request: &Request, project: &ProjectId, service: &Service) -> Self {
-        let (share, connection) = (service.responses.share(project), request.extensions().get().cloned());
-        Self { share, connection, is_read: request.method().is_safe() }
+    fn new(request: &Request, project: ProjectId, service: &'s Service) -> Self {
+        let connection = request.extensions().get().cloned();
+        Self { budget: &service.responses, project, connection, is_read: request.method().is_safe() }
     }
 
     /// Lets the response hold its memory. Fails if it does not fit, unless the request has changed something.
@@ -51,13 +54,14 @@ impl ResponseMemory {
         if let (Some(connection), Some(bytes)) = (&self.connection, bytes)
             && is_watched(&response, connection)
         {
-            if self.share.take(bytes).is_err() {
+            let share = self.budget.share(&self.project);
+            if share.take(bytes).is_err() {
                 if self.is_read || response.extensions().get::<Returnable>().is_some() {
                     return Err(Error::ReplyBudget);
                 }
-                self.share.take_in_any_case(bytes);
+                share.take_in_any_case(bytes);
             }
-            response.extensions_mut().insert(Held::new(self.share));
+            response.extensions_mut().insert(Held::new(share));
         }
         Ok(response)
     }
