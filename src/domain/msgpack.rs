@@ -86,7 +86,8 @@ fn without_equal_keys(msgpack: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Writes the next value without equal keys.
+/// Writes the next value without equal keys. Each byte is read once, and is copied at most once for each
+/// level, which the parser limits.
 fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
     let all = reader.0;
     match reader.token()? {
@@ -95,20 +96,32 @@ fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
             (0..length).try_for_each(|_| write_distinct(reader, bytes))
         }
         Token::Object(length) => {
+            let start = bytes.len();
+            written(encode::write_map_len(bytes, length));
+            // Where the last entry of each key is, in the order of the first ones.
             let (mut entries, mut indexes) = (Vec::new(), HashMap::new());
-            for entry in reader.entries(length) {
-                let index = *indexes.entry(entry.0).or_insert(entries.len());
-                if index == entries.len() {
-                    entries.push(entry);
-                }
-                entries[index] = entry;
-            }
-            written(encode::write_map_len(bytes, u32::try_from(entries.len()).ok()?));
-            entries.into_iter().try_for_each(|(key, value)| {
+            for _ in 0..length {
+                let (from, Token::Text(key)) = (bytes.len(), reader.token()?) else { return None };
                 written(encode::write_str_len(bytes, u32::try_from(key.len()).ok()?));
                 bytes.extend_from_slice(key);
-                write_distinct(&mut Reader::new(value), bytes)
-            })
+                write_distinct(reader, bytes)?;
+                let index = *indexes.entry(key).or_insert(entries.len());
+                if index == entries.len() {
+                    entries.push(from..bytes.len());
+                }
+                entries[index] = from..bytes.len();
+            }
+            let distinct = u32::try_from(entries.len()).ok()?;
+            if distinct < length {
+                let mut object = Vec::with_capacity(bytes.len() - start);
+                written(encode::write_map_len(&mut object, distinct));
+                for entry in entries {
+                    object.extend_from_slice(&bytes[entry]);
+                }
+                bytes.truncate(start);
+                bytes.append(&mut object);
+            }
+            Some(())
         }
         _ => {
             bytes.extend_from_slice(&all[..all.len() - reader.0.len()]);

@@ -52,6 +52,20 @@ async fn post_with_nested_arrays(project: &Project, count: usize) -> RequestBuil
     project.request(Method::POST, "/v2/queues/q/messages").header("Content-Type", "application/json").body(body)
 }
 
+/// The query is parsed for the metrics, before its size is checked. The name contains the word that they
+/// look for.
+async fn get_with_a_long_name_and_many_values(project: &Project, count: usize) -> RequestBuilder {
+    project.get(&format!("/v2/queues?wait{}={}", "n".repeat(count), "a,".repeat(count)))
+}
+
+/// Posts nested objects, of which the outermost one has equal keys.
+async fn post_with_equal_keys(project: &Project, count: usize) -> RequestBuilder {
+    let padding = vec!["0"; 500].join(",");
+    let nested = (0..count).fold("0".to_owned(), |inner, _| format!(r#"{{"a": [{padding}], "b": {inner}}}"#));
+    let body = format!(r#"{{"messages": [{{"body": {{"c": 0, "c": {nested}}}}}]}}"#);
+    project.request(Method::POST, "/v2/queues/q/messages").header("Content-Type", "application/json").body(body)
+}
+
 /// Returns the CPU time that a process has used, in nanoseconds.
 fn cpu_time_ns(process: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
@@ -96,4 +110,6 @@ async fn cpu_time_grows_linearly_with_the_size_of_the_input() {
     assert_linear!(project, list_with_commas_in_accept, 60_000, 406);
     assert_linear!(project, post_with_messages, 1_000, 201);
     assert_linear!(project, post_with_nested_arrays, 1_000, 201);
+    assert_linear!(project, get_with_a_long_name_and_many_values, 20_000, 414);
+    assert_linear!(project, post_with_equal_keys, 100, 201);
 }
