@@ -19,8 +19,17 @@ const PER_CONNECTION: usize = 160 * KIB;
 
 /// Returns the resident memory of the server, in bytes.
 fn resident_bytes(server: &Server) -> usize {
+    memory(server, "VmRSS:")
+}
+
+/// Returns the highest resident memory that the server has had, in bytes.
+fn peak_bytes(server: &Server) -> usize {
+    memory(server, "VmHWM:")
+}
+
+fn memory(server: &Server, name: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", server.sukkal.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB
 }
 
@@ -122,6 +131,38 @@ async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
     }
 }
 
+/// A list of the parts of a body would take many times their size.
+#[tokio::test]
+async fn bodies_in_small_parts_use_little_memory() {
+    const SENDERS: usize = 20;
+    const PARTS: usize = 50_000;
+    let server = Server::start(&[]);
+    let chunks = format!(
+        "{}Transfer-Encoding: chunked\r\n\r\n{}",
+        head("POST /v2/queues/q/messages"),
+        "1\r\n \r\n".repeat(PARTS)
+    );
+    let before = resident_bytes(&server);
+
+    let senders = (0..SENDERS).map(|_| async {
+        let mut stream = TcpStream::connect(server.sukkal.address()).await.unwrap();
+        stream.write_all(chunks.as_bytes()).await.unwrap();
+        stream
+    });
+    let mut senders = in_time("all parts are sent", futures::future::join_all(senders)).await;
+    for sender in &mut senders {
+        sender.write_all(b"0\r\n\r\n").await.unwrap();
+    }
+    for sender in &mut senders {
+        let mut status = [0; 12];
+        in_time("the server responds", sender.read_exact(&mut status)).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 400");
+    }
+
+    let grown = peak_bytes(&server).saturating_sub(before);
+    assert!(grown <= SENDERS * (PER_CONNECTION + 12 * PARTS), "{} KiB for each client", grown / SENDERS / KIB);
+}
+
 /// As trees, the values of such a body take a hundred times its size.
 #[tokio::test]
 async fn bodies_with_many_values_use_little_memory() {
@@ -151,8 +192,6 @@ async fn bodies_with_many_values_use_little_memory() {
         }
     }
 
-    let peak = fs::read_to_string(format!("/proc/{}/status", server.sukkal.id())).unwrap();
-    let line = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let grown = (line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB).saturating_sub(before);
+    let grown = peak_bytes(&server).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
 }

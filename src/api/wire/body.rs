@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Frame;
 
 use crate::api::Error;
 use crate::memory_budget::BudgetExceeded;
@@ -35,14 +36,32 @@ pub async fn read(
     if let Some(length) = announced_bytes(headers).filter(|length| *length > bytes_max) {
         return Err(too_large(format!("the body has {length} bytes; at most {bytes_max} are allowed")));
     }
-    match Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).collect().await {
-        Ok(whole) => Ok(Some(whole.to_bytes()).filter(|bytes| !bytes.is_empty())),
+    match join(Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX))).await {
+        Ok(whole) => Ok(Some(whole).filter(|bytes| !bytes.is_empty())),
         Err(error) if is_caused_by::<LengthLimitError>(&*error) => {
             Err(too_large(format!("the body has more than {bytes_max} bytes; at most {bytes_max} are allowed")))
         }
         Err(error) if is_caused_by::<BudgetExceeded>(&*error) => Err(Error::BodyBudget),
         Err(_) => Err(Error::BodyCutOff),
     }
+}
+
+/// Returns all of a body. A list of its parts would take many times their size, if each has one byte.
+async fn join(mut body: Limited<Body>) -> Result<Bytes, Box<dyn StdError + Send + Sync>> {
+    let next = async |body: &mut Limited<Body>| loop {
+        match body.frame().await.transpose()?.map(Frame::into_data) {
+            None => return Ok::<_, Box<dyn StdError + Send + Sync>>(None),
+            Some(Ok(part)) if !part.is_empty() => return Ok(Some(part)),
+            Some(_) => {}
+        }
+    };
+    let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
+    let Some(second) = next(&mut body).await? else { return Ok(first) };
+    let mut whole = [first, second].concat();
+    while let Some(part) = next(&mut body).await? {
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.into())
 }
 
 fn is_caused_by<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
