@@ -25,6 +25,12 @@ const RETRY_AFTER_S: u32 = 1;
 pub const URL_BYTES_MAX: usize = 8_192;
 /// Maximum size in bytes of the URL and the headers of a request together.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of headers of a request. With HTTP/1, hyper refuses more.
+pub const HEADERS_MAX: usize = 100;
+/// Maximum number of roles in `X-Roles`.
+pub const ROLES_MAX: usize = 100;
+/// Maximum size in bytes of `X-Roles`.
+pub const ROLES_BYTES_MAX: usize = 4096;
 /// Says what a client can do that cannot set headers, such as the `EventSource` of a browser.
 const QUERY_HINT: &str = " This request may have the query parameters client_id and project_id instead.";
 const DEFECT: &str =
@@ -143,6 +149,9 @@ pub enum Error {
     /// `X-Roles` is not UTF-8.
     #[error("The header X-Roles must be valid UTF-8.")]
     RolesInvalid,
+    /// `X-Roles` has too many roles, which a waiting request would keep.
+    #[error("The header X-Roles may have at most {ROLES_MAX} roles and {ROLES_BYTES_MAX} bytes.")]
+    TooManyRoles,
     /// The project in the query is not UTF-8 or has control characters.
     #[error("The parameter project_id must be valid UTF-8 without control characters.")]
     ProjectParameter,
@@ -187,6 +196,9 @@ pub enum Error {
     /// The URL and the headers are too large.
     #[error("The URL and the headers are too large; together they may have at most {HEAD_BYTES_MAX} bytes.")]
     HeadTooLarge,
+    /// There are too many headers, each of which takes more memory than its bytes.
+    #[error("The request has {0} headers; at most {HEADERS_MAX} are allowed.")]
+    TooManyHeaders(usize),
     /// A stored value has no JSON form.
     #[error("cannot write a response document")]
     Document,
@@ -321,7 +333,7 @@ impl Error {
             Self::ProjectInvalid | Self::ProjectParameter => {
                 (StatusCode::BAD_REQUEST, "Invalid project identification")
             }
-            Self::RolesInvalid => (StatusCode::BAD_REQUEST, "Invalid header value"),
+            Self::RolesInvalid | Self::TooManyRoles => (StatusCode::BAD_REQUEST, "Invalid header value"),
             Self::QueueId(InvalidQueueId::Name(kind) | InvalidQueueId::Project(kind)) => match kind {
                 QueueKind::Queue => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
                 QueueKind::Topic => (StatusCode::BAD_REQUEST, "Invalid topic identification"),
@@ -382,7 +394,9 @@ impl Error {
             | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
             | Self::Broker(Broker::Key(_) | Broker::Store(_) | Broker::RateExceeded { .. }) => UNAVAILABLE,
-            Self::HeadTooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large"),
+            Self::HeadTooLarge | Self::TooManyHeaders(_) => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large")
+            }
         }
     }
 }

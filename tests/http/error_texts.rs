@@ -293,6 +293,7 @@ fn the_table_covers_every_error_variant() {
     let mut all = variants("src/api/error.rs");
     assert!(all.remove("Broker"), "the variant wraps the errors of the broker");
     assert!(all.remove("BodyBudget"), "the variant takes hundreds of clients: see memory.rs");
+    assert!(all.remove("TooManyHeaders"), "HTTP/1 has a limit of its own: see tls/http2_limits.rs");
     assert!(all.remove("ReplyBudget"), "the variant takes hundreds of clients: see websocket/memory.rs");
     all.extend(variants("src/broker/error.rs"));
 

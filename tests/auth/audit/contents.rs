@@ -238,7 +238,7 @@ async fn no_secret_and_no_body_is_in_the_log() {
 async fn a_line_is_short_and_ascii_whatever_the_client_sends() {
     let (server, _) = with_tokens("memory:", &[]);
     let api = server.sukkal.project("shop").from(STRANGER);
-    let (user, roles) = ("\u{1f980}".repeat(5_000), "\u{e9}\u{85},".repeat(5_000));
+    let (user, roles) = ("\u{1f980}".repeat(5_000), ("\u{e9}\u{85}".repeat(40) + ",").repeat(20));
     let method = Method::from_bytes(b"BREW").unwrap();
 
     let path = format!("{QUEUE}/%ff%0a{}", "x".repeat(8_000));

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::own_host;
 use crate::api::Error;
+use crate::api::error::{ROLES_BYTES_MAX, ROLES_MAX};
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::{Client, Identity};
@@ -77,6 +78,9 @@ fn roles(headers: &HeaderMap) -> Result<Vec<String>, Error> {
     let Some(roles) = single_header(headers, &ROLES, "X-Roles")? else { return Ok(Vec::new()) };
     // A rule may refuse a role, so none of them may be ignored.
     let roles = str::from_utf8(roles.as_bytes()).map_err(|_| Error::RolesInvalid)?;
+    if roles.len() > ROLES_BYTES_MAX || roles.split(',').count() > ROLES_MAX {
+        return Err(Error::TooManyRoles);
+    }
     Ok(roles.split(',').map(|role| role.trim().to_owned()).collect())
 }
 

@@ -17,7 +17,7 @@ use super::response_memory::ResponseMemory;
 use super::signature::{self, Carrier};
 use super::{identity, operator};
 use crate::api::Error;
-use crate::api::error::{HEAD_BYTES_MAX, URL_BYTES_MAX};
+use crate::api::error::{HEAD_BYTES_MAX, HEADERS_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, accepts_events};
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
@@ -187,6 +187,9 @@ pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
     if url_bytes > URL_BYTES_MAX {
         return Err(Error::UrlTooLong(url_bytes));
+    }
+    if request.headers().len() > HEADERS_MAX {
+        return Err(Error::TooManyHeaders(request.headers().len()));
     }
     let head_bytes =
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_FRAME_BYTES);
