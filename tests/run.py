@@ -35,6 +35,8 @@ PACKAGES = [
 # servers, campaigns, and crashes. The other ones are the core, together with the unit tests.
 REST = ("clients::", "console::", "exclusive_claims::", "faults::", "feed_order::", "operations::", "pools::",
         "push::campaign::", "quotas::campaign::", "resharding::", "siege::", "wake_ups::", "websocket::campaign::")
+# Of these, the tests that use the whole machine. They run after the others.
+ALONE = "siege::"
 # Tests mostly wait for servers, so there are more threads than cores.
 THREADS = 6
 # A test that takes longer is ended, and so is the run.
@@ -101,10 +103,13 @@ def run(part):
     names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
     results = Results(part)
     with step(f"test-{part}"):
-        results.collect(programs["main"], [name for name in names if name.startswith(REST) == (part == "rest")])
+        chosen = [name for name in names if name.startswith(REST) == (part == "rest")]
+        results.collect(programs["main"], [name for name in chosen if not name.startswith(ALONE)])
         if part == "core":
             results.collect(programs["sukkal"], [], "unit::")
             results.collect(programs["support"], [], "support::")
+        else:
+            results.collect(programs["main"], [name for name in chosen if name.startswith(ALONE)])
     results.report()
 
 
