@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use bytes::Bytes;
+use futures::TryStreamExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Frame;
 
 use crate::api::Error;
 use crate::memory_budget::BudgetExceeded;
@@ -47,18 +47,12 @@ pub async fn read(
 }
 
 /// Returns all of a body. A list of its parts would take many times their size, if each has one byte.
-async fn join(mut body: Limited<Body>) -> Result<Bytes, Box<dyn StdError + Send + Sync>> {
-    let next = async |body: &mut Limited<Body>| loop {
-        match body.frame().await.transpose()?.map(Frame::into_data) {
-            None => return Ok::<_, Box<dyn StdError + Send + Sync>>(None),
-            Some(Ok(part)) if !part.is_empty() => return Ok(Some(part)),
-            Some(_) => {}
-        }
-    };
-    let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
-    let Some(second) = next(&mut body).await? else { return Ok(first) };
+async fn join(body: Limited<Body>) -> Result<Bytes, Box<dyn StdError + Send + Sync>> {
+    let mut parts = body.into_data_stream();
+    let first = parts.try_next().await?.unwrap_or_default();
+    let Some(second) = parts.try_next().await? else { return Ok(first) };
     let mut whole = [first, second].concat();
-    while let Some(part) = next(&mut body).await? {
+    while let Some(part) = parts.try_next().await? {
         whole.extend_from_slice(&part);
     }
     Ok(whole.into())
