@@ -11,6 +11,7 @@ use super::process::Program;
 use support::cluster::RedisCluster;
 use support::events::Events;
 use support::exposition::Exposition;
+use support::memory::resident_bytes;
 use support::proxy::Proxy;
 use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, Sukkal};
@@ -206,10 +207,4 @@ async fn a_stream_waits_for_a_client_that_does_not_read() {
     let held = peak.saturating_sub(before);
     assert!(held < UNREAD * UNREAD_BYTES / 2, "{held} bytes: the server buffers data that the client does not read");
     assert_eq!(events.bodies(UNREAD).await.len(), UNREAD);
-}
-
-fn resident_bytes(process: u32) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("proc(5) says so");
-    1024 * line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
 }

@@ -1,14 +1,13 @@
 //! Memory use with hostile clients: it stays within the configured limits, whatever clients send or
 //! leave unread.
 
-use std::fs;
-
 use serde_json::json;
 use sukkal::descriptors::connections_max;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
+use support::memory::{peak_bytes, resident_bytes};
 use support::waiting::in_time;
 
 const CLIENTS: usize = 500;
@@ -16,22 +15,6 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// Maximum memory per connection with its buffers, in bytes.
 const PER_CONNECTION: usize = 160 * KIB;
-
-/// Returns the resident memory of the server, in bytes.
-fn resident_bytes(server: &Server) -> usize {
-    memory(server, "VmRSS:")
-}
-
-/// Returns the highest resident memory that the server has had, in bytes.
-fn peak_bytes(server: &Server) -> usize {
-    memory(server, "VmHWM:")
-}
-
-fn memory(server: &Server, name: &str) -> usize {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.sukkal.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB
-}
 
 /// Sends the same text over many connections and returns them, still open. A write may fail,
 /// because the server may respond and stop reading before the end.
@@ -54,24 +37,24 @@ fn head(target: &str) -> String {
 #[tokio::test]
 async fn endless_request_heads_use_little_memory() {
     let server = Server::start(&[]);
-    let before = resident_bytes(&server);
+    let before = resident_bytes(server.sukkal.id());
 
     let _open =
         send_from_each_client(&server, &format!("{}X-Long: {}", head("GET /v2/queues"), "x".repeat(400 * KIB))).await;
 
-    let grown = resident_bytes(&server).saturating_sub(before);
+    let grown = resident_bytes(server.sukkal.id()).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
 }
 
 #[tokio::test]
 async fn bodies_of_unknown_routes_use_little_memory() {
     let server = Server::start(&[]);
-    let before = resident_bytes(&server);
+    let before = resident_bytes(server.sukkal.id());
 
     let half = format!("{}Content-Length: {}\r\n\r\n{}", head("POST /nope"), MIB, "x".repeat(250 * KIB));
     let _open = send_from_each_client(&server, &half).await;
 
-    let grown = resident_bytes(&server).saturating_sub(before);
+    let grown = resident_bytes(server.sukkal.id()).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
 }
 
@@ -86,7 +69,7 @@ async fn unread_event_streams_use_little_memory() {
         let mut greeting = [0; 64];
         assert!(in_time("the stream begins", stream.read(&mut greeting)).await.unwrap() > 0);
     }
-    let before = resident_bytes(&server);
+    let before = resident_bytes(server.sukkal.id());
 
     for _ in 0..10 {
         let posted = project.api.post(&queue, &json!({ "messages": [{ "body": "x".repeat(250 * KIB) }] }));
@@ -100,7 +83,7 @@ async fn unread_event_streams_use_little_memory() {
         bytes += in_time("an event arrives", events.chunk()).await.unwrap().unwrap().len();
     }
 
-    let grown = resident_bytes(&server).saturating_sub(before);
+    let grown = resident_bytes(server.sukkal.id()).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION + 64 * MIB, "{} KiB for each client", grown / CLIENTS / KIB);
 }
 
@@ -142,7 +125,7 @@ async fn bodies_in_small_parts_use_little_memory() {
         head("POST /v2/queues/q/messages"),
         "1\r\n \r\n".repeat(PARTS)
     );
-    let before = resident_bytes(&server);
+    let before = resident_bytes(server.sukkal.id());
 
     let senders = (0..SENDERS).map(|_| async {
         let mut stream = TcpStream::connect(server.sukkal.address()).await.unwrap();
@@ -159,7 +142,7 @@ async fn bodies_in_small_parts_use_little_memory() {
         assert_eq!(&status, b"HTTP/1.1 400");
     }
 
-    let grown = peak_bytes(&server).saturating_sub(before);
+    let grown = peak_bytes(server.sukkal.id()).saturating_sub(before);
     assert!(grown <= SENDERS * (PER_CONNECTION + 12 * PARTS), "{} KiB for each client", grown / SENDERS / KIB);
 }
 
@@ -173,7 +156,7 @@ async fn bodies_with_many_values_use_little_memory() {
     // Other tests use the project and its queues too.
     let queue = format!("/v2/queues/{}", Uuid::new_v4());
     assert_eq!(Project::of(&server, "p").put(&queue).send().await.unwrap().status(), 201);
-    let before = resident_bytes(&server);
+    let before = resident_bytes(server.sukkal.id());
 
     let media_type = "application/openstack-messaging-v2.0-json-patch";
     for (target, body) in [
@@ -192,6 +175,6 @@ async fn bodies_with_many_values_use_little_memory() {
         }
     }
 
-    let grown = peak_bytes(&server).saturating_sub(before);
+    let grown = peak_bytes(server.sukkal.id()).saturating_sub(before);
     assert!(grown <= CLIENTS * PER_CONNECTION, "{} KiB for each client", grown / CLIENTS / KIB);
 }

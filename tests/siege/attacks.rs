@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::wire::{Ended, Stream, Target, frame, head, read_to_end, send, write_to_end};
+use crate::tls::client::{PREFACE, reset_request};
 use support::sukkal::CLIENT;
 
 const LARGE: usize = 250_000;
@@ -143,14 +144,10 @@ async fn read_byte_by_byte(target: Target, number: usize) -> Ended {
 }
 
 async fn reset_requests(target: Target, _number: usize) -> Ended {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let mut stream = target.open_http2().await?;
     stream.write_all(PREFACE).await?;
     for id in (1_u32..).step_by(2) {
-        // `GET https://h/`, and a reset of its stream.
-        let frames = [&[0, 0, 6, 1, 5][..], &id.to_be_bytes(), &[0x82, 0x87, 0x84, 0x41, 1, b'h']].concat();
-        let reset = [&[0, 0, 4, 3, 0][..], &id.to_be_bytes(), &8_u32.to_be_bytes()].concat();
-        stream.write_all(&[frames, reset].concat()).await?;
+        stream.write_all(&reset_request(id)).await?;
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ mod attacks;
 mod honest;
 mod wire;
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::process::setpriority_process;
@@ -19,6 +18,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use support::certificates::Authority;
+use support::memory::{peak_bytes, resident_bytes};
 use support::redis::RedisServer;
 use support::sukkal::Sukkal;
 use support::waiting::{POLL_TIMEOUT, until};
@@ -67,7 +67,7 @@ async fn besiege(name: &str, store: &str) {
     let target = Target::new(sukkal.address(), &authority.file());
     attacks::prepare(&target).await.expect("the service answers");
     let before = honest::work(&target, sleep(time / 5)).await;
-    let memory_before = memory(&sukkal, "VmRSS:");
+    let memory_before = resident_bytes(sukkal.id());
 
     // Threads of the lowest priority would hardly run beside other tests.
     let siege = Siege::begin(&target, if long.is_some() { NICE_MAX } else { NICE });
@@ -79,8 +79,8 @@ async fn besiege(name: &str, store: &str) {
     let opened = siege.end();
     let ended = Instant::now();
 
-    let memory_max = memory(&sukkal, "VmHWM:");
-    let grown = || memory(&sukkal, "VmRSS:").saturating_sub(memory_before);
+    let memory_max = peak_bytes(sukkal.id());
+    let grown = || resident_bytes(sukkal.id()).saturating_sub(memory_before);
     // The allocator returns memory to the system while the service does something. Other tests delay that.
     let released = async {
         while grown() > REMAINING_MAX {
@@ -121,13 +121,6 @@ fn start(store: &str, authority: &Authority) -> Sukkal {
             ("SUKKAL_QUOTAS__REQUESTS_PER_SECOND", "100000"),
         ],
     )
-}
-
-/// Returns a figure of the memory of the service, in bytes.
-fn memory(sukkal: &Sukkal, name: &str) -> usize {
-    let status = fs::read_to_string(format!("/proc/{}/status", sukkal.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
 /// The attackers, who have threads of their own at the lowest priority.

@@ -12,15 +12,12 @@ use h2::client::{Builder, Connection, SendRequest};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use sukkal::outbound;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::RootCertStore;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
 
+use crate::tls::client::connector;
 use support::sukkal::CLIENT;
 
 /// The address of the trusted proxy: what comes from there is known.
@@ -48,14 +45,7 @@ pub(super) struct Target {
 impl Target {
     /// The service at this address, for its trusted proxy. The file has the certificate of its authority.
     pub(super) fn new(address: &str, authority: &Path) -> Self {
-        let connector = |protocol: &str| {
-            let mut roots = RootCertStore::empty();
-            roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
-            let mut config = outbound::tls_config(roots);
-            config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-            TlsConnector::from(Arc::new(config))
-        };
-        let (http1, http2) = (connector("http/1.1"), connector("h2"));
+        let (http1, http2) = (connector(authority, "http/1.1"), connector(authority, "h2"));
         Self { address: address.parse().unwrap(), from: PROXY, http1, http2, opened: Arc::default() }
     }
 

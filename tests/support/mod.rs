@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod collector;
 pub mod events;
 pub mod exposition;
+pub mod memory;
 pub mod node;
 pub mod ports;
 pub mod proxy;

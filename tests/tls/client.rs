@@ -1,6 +1,7 @@
 //! A client of HTTP/2 that has full control of its streams, and TLS without HTTP.
 
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,16 +28,32 @@ use support::waiting::until;
 /// Much longer than events that should happen at once may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Opens a TLS connection with this protocol.
-pub(super) async fn connect(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
+/// The beginning of a connection with HTTP/2: the preface, and settings without values.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Returns the frames of the request `GET https://h/` with this stream id, and of a reset of its stream.
+pub(crate) fn reset_request(id: u32) -> Vec<u8> {
+    let request = [&[0, 0, 6, 1, 5][..], &id.to_be_bytes(), &[0x82, 0x87, 0x84, 0x41, 1, b'h']].concat();
+    let reset = [&[0, 0, 4, 3, 0][..], &id.to_be_bytes(), &8_u32.to_be_bytes()].concat();
+    [request, reset].concat()
+}
+
+/// Returns what opens TLS connections with this protocol to servers of the authority whose certificate the
+/// file has.
+pub(crate) fn connector(authority: &Path, protocol: &str) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(server.authority.file()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
     let mut config = outbound::tls_config(roots);
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    TlsConnector::from(Arc::new(config))
+}
+
+/// Opens a TLS connection with this protocol.
+pub(super) async fn connect(server: &Server, protocol: &str) -> TlsStream<TcpStream> {
     let stream = TcpStream::connect(server.sukkal.address()).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let name = "127.0.0.1".try_into().unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    connector(&server.authority.file(), protocol).connect(name, stream).await.unwrap()
 }
 
 /// A connection with HTTP/2.

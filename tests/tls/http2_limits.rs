@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::Server;
-use super::client::{Http2, TIMEOUT, body, connect, head, message, metric, waiting_requests};
+use super::client::{Http2, PREFACE, TIMEOUT, body, connect, head, message, metric, reset_request, waiting_requests};
 use support::waiting::{in_time, until, until_some};
 
 /// A browser opens at most six connections with HTTP/1 to a server.
@@ -104,17 +104,12 @@ async fn a_client_that_does_not_read_a_response_is_disconnected() {
 
 #[tokio::test]
 async fn a_client_that_resets_many_streams_at_once_is_disconnected() {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const GOAWAY: u8 = 7;
     const ENHANCE_YOUR_CALM: u8 = 0xb;
     let server = Server::start(&[]);
     let mut stream = connect(&server, "h2").await;
     let mut frames = PREFACE.to_vec();
-    for id in (1_u32..401).step_by(2) {
-        // `GET https://h/`, and a reset of its stream.
-        frames.extend([&[0, 0, 6, 1, 5][..], &id.to_be_bytes(), &[0x82, 0x87, 0x84, 0x41, 1, b'h']].concat());
-        frames.extend([&[0, 0, 4, 3, 0][..], &id.to_be_bytes(), &8_u32.to_be_bytes()].concat());
-    }
+    frames.extend((1..401).step_by(2).flat_map(reset_request));
 
     stream.write_all(&frames).await.unwrap();
 

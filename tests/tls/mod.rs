@@ -1,6 +1,6 @@
 //! TLS and HTTP/2 on the listeners, with real clients: openssl, curl, and the HTTP/2 client of h2.
 
-mod client;
+pub(crate) mod client;
 mod disconnects;
 mod handshakes;
 mod http2_limits;

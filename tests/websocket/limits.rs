@@ -12,16 +12,17 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::authentication::{authenticate, start_with_keystone};
-use super::memory::resident_kilobytes;
 use super::{PATH, notification, open, post, start, start_here};
 use crate::auth::stub_keystone::{StubKeystone, described};
 use crate::http::answered;
 use support::exposition::Exposition;
+use support::memory::resident_bytes;
 use support::redis::RedisServer;
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
 use support::waiting::{advance, in_time, until};
 
+const KIB: usize = 1024;
 /// Time after which something that should have happened has not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -207,7 +208,7 @@ async fn a_client_that_does_not_read_holds_little_and_is_disconnected() {
         other.subscribe(json!({ "queue_name": "q" })).await;
         others.push(other);
     }
-    let before = resident_kilobytes(sukkal.id());
+    let before = resident_bytes(sukkal.id());
     let body = "x".repeat(10_000);
     let messages: Vec<Value> = (0..10).map(|_| json!({ "body": body, "ttl": 60 })).collect();
     for _ in 0..200 {
@@ -219,7 +220,7 @@ async fn a_client_that_does_not_read_holds_little_and_is_disconnected() {
         }
     }
     // The store holds 20 MB. The clients that do not read would hold 400 MB, if they were not bounded.
-    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    let grown = resident_bytes(sukkal.id()).saturating_sub(before) / KIB;
     assert!(grown < 100_000, "the process has grown by {grown} kB");
 
     // Only one of the clients reads. A client that reads before it is disconnected is not too slow.
@@ -304,7 +305,7 @@ async fn thousands_of_connections_are_served_and_each_takes_little_memory() {
     let sukkal = start(&[]);
     let url = sukkal.url(PATH);
     assert_eq!(open(&sukkal).await.ask("queue_list", json!({})).await.0, 200);
-    let before = resident_kilobytes(sukkal.id());
+    let before = resident_bytes(sukkal.id());
 
     let mut sockets = Vec::new();
     while sockets.len() < COUNT {
@@ -317,6 +318,6 @@ async fn thousands_of_connections_are_served_and_each_takes_little_memory() {
         assert_eq!(socket.document().await["headers"]["status"], 200);
     }
 
-    let each = resident_kilobytes(sukkal.id()).saturating_sub(before) / COUNT as u64;
+    let each = resident_bytes(sukkal.id()).saturating_sub(before) / KIB / COUNT;
     assert!(each < 64, "a connection takes {each} kB");
 }

@@ -10,10 +10,12 @@ use tokio_tungstenite::tungstenite::Message;
 use super::{PATH, notification, open, post, start};
 use crate::http::answered;
 use support::exposition::Exposition;
+use support::memory::{peak_bytes, resident_bytes};
 use support::socket::Socket;
 use support::sukkal::{CLIENT, Sukkal};
 use support::waiting::{in_time, until, until_some};
 
+const KIB: usize = 1024;
 const LARGE: usize = 250_000;
 /// Number of pages of half a megabyte that a client requests and does not read.
 const LISTS: usize = 20;
@@ -47,22 +49,6 @@ async fn post_large(socket: &mut Socket) {
     for _ in 0..2 {
         post(socket, "q", &[json!("x".repeat(LARGE))]).await;
     }
-}
-
-/// Returns the memory of a process in kilobytes.
-pub(super) fn resident_kilobytes(process: u32) -> u64 {
-    kilobytes(process, "VmRSS:")
-}
-
-/// Returns the most memory that a process has ever had, in kilobytes.
-fn peak_kilobytes(process: u32) -> u64 {
-    kilobytes(process, "VmHWM:")
-}
-
-fn kilobytes(process: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// A client that has not authenticated gets short replies to requests of limited size.
@@ -105,7 +91,7 @@ async fn an_unknown_client_can_send_little_in_all() {
 async fn pings_of_a_client_that_does_not_read_take_no_memory() {
     let sukkal = start(&[]);
     let mut socket = open_narrow(&sukkal).await;
-    let before = resident_kilobytes(sukkal.id());
+    let before = resident_bytes(sukkal.id());
     // A masked ping with a payload of 125 bytes.
     let ping = [&[0x89, 0xfd][..], &[0; 4 + 125]].concat();
 
@@ -113,7 +99,7 @@ async fn pings_of_a_client_that_does_not_read_take_no_memory() {
         socket.get_mut().write_all(&ping.repeat(1_000)).await.unwrap();
     }
 
-    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    let grown = resident_bytes(sukkal.id()).saturating_sub(before) / KIB;
     assert!(grown < 8_000, "{grown} KB after 26 MB of pings");
 }
 
@@ -127,7 +113,7 @@ async fn a_connection_keeps_no_memory_of_large_requests_and_replies() {
         sockets.push(open(&sukkal).await);
     }
     let refused = request("nonsense", &json!({ "x": "x".repeat(LARGE) }));
-    let before = resident_kilobytes(sukkal.id());
+    let before = resident_bytes(sukkal.id());
     for socket in &mut sockets {
         for (message, status) in [(list(), 200), (refused.clone(), 400)] {
             socket.stream.send(message).await.unwrap();
@@ -135,7 +121,7 @@ async fn a_connection_keeps_no_memory_of_large_requests_and_replies() {
         }
     }
     // 300 replies have 150 MB, and as many requests have 75 MB.
-    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    let grown = resident_bytes(sukkal.id()).saturating_sub(before) / KIB;
     assert!(grown < 40_000, "300 idle connections hold {grown} kB");
 }
 
@@ -219,7 +205,7 @@ async fn options_of_subscriptions_have_a_memory_budget() {
     let sukkal = start(&[]);
     let mut socket = open(&sukkal).await;
     let subscription = |number: u32| json!({ "queue_name": format!("q{number}"), "options": { "match": { "kind": "x".repeat(60_000) } } });
-    let before = resident_kilobytes(sukkal.id());
+    let before = resident_bytes(sukkal.id());
     let (count, refusal) = {
         let mut count = 0;
         loop {
@@ -237,7 +223,7 @@ async fn options_of_subscriptions_have_a_memory_budget() {
     let reason = "the options have 60016 bytes, but those of other subscriptions over WebSockets use the memory; send \
                   smaller options, or end other subscriptions";
     assert_eq!((refusal.0, &refusal.1["exception"]), (400, &json!(reason)), "{}", refusal.1);
-    let grown = resident_kilobytes(sukkal.id()).saturating_sub(before);
+    let grown = resident_bytes(sukkal.id()).saturating_sub(before) / KIB;
     assert!(grown < 100_000, "{grown} kB for {count} subscriptions");
     socket.subscribe(json!({ "queue_name": "small" })).await;
     let mut other = Socket::open(&sukkal.url(PATH), "other").await;
@@ -257,7 +243,7 @@ async fn a_body_is_compared_with_the_option_match_without_a_tree() {
         let messages = json!({ "messages": [{ "body": body, "ttl": 60 }] });
         answered(api.post("/v2/queues/q/messages", &messages), 201).await;
     }
-    let before = peak_kilobytes(sukkal.id());
+    let before = peak_bytes(sukkal.id());
     let mut socket = open(&sukkal).await;
 
     let options = json!({ "match": { "kind": "wanted" } });
@@ -266,7 +252,7 @@ async fn a_body_is_compared_with_the_option_match_without_a_tree() {
 
     assert_eq!(socket.document().await, notification("q", &body));
     // A tree of these values has at least 60 MB.
-    let grown = peak_kilobytes(sukkal.id()) - before;
+    let grown = (peak_bytes(sukkal.id()) - before) / KIB;
     assert!(grown < 32_000, "the comparison has taken {grown} kB");
 }
 
@@ -289,13 +275,13 @@ async fn the_values_of_a_request_are_limited_besides_its_messages() {
         let shown = reply["exception"].as_str().unwrap().replace("80003", "80002");
         assert_eq!(shown, exception, "{action}");
     }
-    let before = peak_kilobytes(sukkal.id());
+    let before = peak_bytes(sukkal.id());
     for action in ["queue_list", "nonsense"] {
         let headers = json!({ "Client-ID": CLIENT, "X-Project-ID": many });
         assert_eq!(socket.ask_with(action, json!({}), headers).await.0, 400, "{action}");
     }
     assert_eq!(socket.ask("message_get_many", ids).await.0, 400);
     // A tree of these values has at least 2.5 MB.
-    let grown = peak_kilobytes(sukkal.id()) - before;
+    let grown = (peak_bytes(sukkal.id()) - before) / KIB;
     assert!(grown < 2_000, "the requests have taken {grown} kB");
 }
