@@ -230,11 +230,11 @@ impl PooledStore {
 }
 
 /// Reports whether a pool can be used, until it is dropped. It must not have the database of the management
-/// store, `unlike`.
+/// store, with which it is compared once.
 async fn watch_pool(
     name: PoolName,
     redis: RedisStore,
-    mut unlike: Option<RedisStore>,
+    mut management: Option<RedisStore>,
     report: watch::Sender<Option<String>>,
 ) {
     let unusable = async {
@@ -245,9 +245,9 @@ async fn watch_pool(
     let probing = async {
         loop {
             let mut failure = redis.ping().await.err().map(|error| error.reason().to_owned());
-            if let (None, Some(management)) = (&failure, &unlike) {
-                match databases::misuse(&redis, management).await {
-                    Ok(None) => unlike = None,
+            if let (None, Some(other)) = (&failure, &management) {
+                match databases::misuse(&redis, other).await {
+                    Ok(None) => management = None,
                     Ok(misuse) => failure = misuse,
                     Err(error) => debug!(pool = %name, %error, "cannot compare the databases of two stores"),
                 }
