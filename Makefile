@@ -69,7 +69,8 @@ docs:
 # shards, redrives of 100,000 dead letters, a million deliveries to subscribers, and 200 failovers without
 # receipts and with them. The same with queues in two pools that are stopped and restarted, and with queues
 # that move between pools while processes are killed. And a siege of five minutes by attackers of 17 kinds,
-# who may make honest requests at most five times slower. Prints what was checked.
+# during which the 99th percentile of honest requests may be at most five times as long as before. Prints
+# what was checked.
 soak: tools
 	@rm -f target/checked.tsv
 	soak() { env "$$1" cargo test --release --workspace --test main -- "$${@:2}" --test-threads 1; }
