@@ -57,15 +57,21 @@ mod tests {
 
     #[test]
     fn the_figures_are_those_of_this_process() {
-        let before = Process::read().unwrap();
-        let memory = vec![1_u8; 64 << 20];
         let files = [(); 10].map(|()| tempfile::tempfile().unwrap());
+        // Other tests of this process may free memory meanwhile.
+        let attempts = (0..20).map(|_| {
+            let before = Process::read().unwrap();
+            let memory = vec![1_u8; 64 << 20];
+            let after = Process::read().unwrap();
+            assert!(memory.iter().all(|byte| *byte == 1));
+            (before, after)
+        });
+        let has_grown =
+            |(before, after): &(Process, Process)| after.resident_bytes >= before.resident_bytes + (48 << 20);
+        let (before, after) = attempts.into_iter().find(has_grown).expect("the memory counts");
 
-        let after = Process::read().unwrap();
-
-        assert!(memory.iter().all(|byte| *byte == 1) && files.len() == 10);
+        assert_eq!(files.len(), 10);
         assert!(after.cpu_s >= before.cpu_s && after.cpu_s > 0.0);
-        assert!(after.resident_bytes >= before.resident_bytes + (48 << 20), "{before:?} {after:?}");
         assert!(after.virtual_bytes >= after.resident_bytes);
         assert!(after.open_fds >= 10 && after.max_fds.is_none_or(|max| max >= after.open_fds), "{after:?}");
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(after.start_s);
