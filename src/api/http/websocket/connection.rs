@@ -181,6 +181,8 @@ impl Connection {
                 Err(End::Gone) => return,
                 Err(End::Close(code, reason)) => return self.close(code, reason).await,
             }
+            // A client that always sends a next frame does not keep others waiting.
+            yield_now().await;
         }
     }
 
@@ -275,8 +277,6 @@ impl Connection {
         self.send(opcode_of(kind), [reply]).await?;
         drop((own_memory, in_progress));
         self.socket.get_mut().end_request();
-        // A client that always has a next request does not keep others waiting.
-        yield_now().await;
         Ok(())
     }
 
@@ -407,6 +407,7 @@ impl Connection {
                     Ok(0) | Err(_) => return,
                     Ok(bytes) => dropped += bytes,
                 }
+                yield_now().await;
             }
         };
         let _is_late = timeout(CLOSE_TIMEOUT, closed).await;
