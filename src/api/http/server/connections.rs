@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::connection::{Connection, STREAMING, micros_since};
+use super::unknown_turns::UnknownTurns;
 use super::unsent::UnsentParts;
 use crate::authentication::Peer;
 use crate::metrics::{Closed, ConnectionCounts};
@@ -32,6 +33,7 @@ use crate::metrics::{Closed, ConnectionCounts};
 pub(super) struct Connections {
     permits: Arc<Semaphore>,
     open: Arc<OpenConnections>,
+    unknown_turns: UnknownTurns,
     counts: ConnectionCounts,
     /// Time for a client to accept a response, besides the time for its size.
     response_timeout: Duration,
@@ -67,7 +69,7 @@ impl Connections {
             }
         });
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        Self { permits, open, counts, response_timeout, tasks, closing }
+        Self { permits, open, unknown_turns: UnknownTurns::new(), counts, response_timeout, tasks, closing }
     }
 
     /// Waits until one more connection may be open. If there are too many, it closes one as soon as
@@ -98,7 +100,8 @@ impl Connections {
         let unsent = UnsentParts::new(self.response_timeout);
         let connection = Arc::new(Connection::new(peer, self.open.start, unsent, close.clone()));
         self.open.lock().insert(number, connection.clone());
-        let (open, counted, serve) = (self.open.clone(), self.counts.count(), serve(connection.clone(), close));
+        let serve = self.unknown_turns.serve(connection.clone(), serve(connection.clone(), close));
+        let (open, counted) = (self.open.clone(), self.counts.count());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = serve => {}

@@ -10,6 +10,7 @@ mod connections;
 pub(super) mod delivery;
 mod http2;
 mod tls;
+mod unknown_turns;
 pub(super) mod unsent;
 pub(super) mod watched;
 
