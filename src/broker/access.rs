@@ -19,7 +19,7 @@ use crate::auth::{Caller, Client, instant_of};
 use crate::domain::{ProjectId, QueueId, QueueKind};
 use crate::metrics::Metrics;
 use crate::request_id::{current_trail, with_current_span};
-use crate::storage::{self, DeliverySignal, Driver, Permit, Watch};
+use crate::storage::{self, DeliverySignal, Driver, Permit, Watch, Weight};
 use crate::telemetry::{Part, Span};
 
 /// The resource that an action works on. It decides how the store admits the action's operations.
@@ -191,6 +191,15 @@ impl Access {
     ///
     /// Those of [`storage::Admission::acquire`].
     pub(super) async fn admit(&self) -> Result<AdmittedStore, storage::Error> {
+        self.admit_weighted(Weight::ONE).await
+    }
+
+    /// Does the same for an operation of this weight.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`storage::Admission::acquire`].
+    pub(super) async fn admit_weighted(&self, weight: Weight) -> Result<AdmittedStore, storage::Error> {
         let Guarded { driver, admission_wait_max, metrics, .. } = &*self.guarded;
         let (admission, project) = match &self.resource {
             _ if self.is_background => return Ok(self.unlimited()),
@@ -206,7 +215,7 @@ impl Access {
             Resource::Project(project, _) => (driver.project_admission(project), project),
             Resource::Store => return Ok(self.unlimited()),
         };
-        let admitted = admission.acquire(project, *admission_wait_max).await;
+        let admitted = admission.acquire_weighted(project, weight, *admission_wait_max).await;
         if admitted.as_ref().is_err_and(|error| *error == storage::Error::Overloaded) {
             metrics.count_refused_request();
         }

@@ -5,6 +5,9 @@
 //! it. Projects take turns, and the requests of one project are served in the order of their
 //! arrival. A project that floods the service therefore delays each other request by one operation
 //! only. A request that cannot be served in time is refused early.
+//!
+//! An operation on many messages counts as several, so that the store is not given the work of seconds
+//! at once, before which no project gets a turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Sum;
@@ -23,6 +26,8 @@ use crate::domain::{ProjectId, QueueId};
 /// Time between two refusals. Otherwise, clients that retry immediately would use so much processor
 /// time that the rate of served requests could not recover.
 const PAUSE_BETWEEN_REFUSALS: Duration = Duration::from_micros(250);
+/// Number of messages that take a store about as long as the other parts of an operation.
+const MESSAGES_PER_OPERATION: usize = 16;
 
 /// Provides the admission that bounds the operations on a store. The broker acquires a permit
 /// before it calls an operation for a client; drivers do not.
@@ -49,10 +54,25 @@ pub trait AdmissionControl: Send + Sync {
     fn load(&self) -> Load;
 }
 
+/// The number of operations in flight that one operation counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(usize);
+
+impl Weight {
+    /// The weight of most operations.
+    pub const ONE: Self = Self(1);
+
+    /// Returns the weight of an operation that stores this number of messages.
+    #[must_use]
+    pub const fn of_messages(count: usize) -> Self {
+        Self(1 + count / MESSAGES_PER_OPERATION)
+    }
+}
+
 /// Bounds the operations in flight in a store, or in one server of a store. Further requests wait.
 #[derive(Debug)]
 pub struct Admission {
-    in_flight_max: usize,
+    weight_max: usize,
     state: Mutex<State>,
 }
 
@@ -78,17 +98,22 @@ impl Sum for Load {
 /// Permission for one operation. When it is dropped, it passes to the next waiting request.
 #[derive(Debug)]
 #[must_use = "the operation is in flight for as long as this exists"]
-pub struct Permit(Arc<Admission>);
+pub struct Permit {
+    admission: Arc<Admission>,
+    weight: Weight,
+}
 
 type Answer = Result<Permit, Error>;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of operations in flight. It is the maximum while requests wait.
+    /// Number of operations in flight.
     in_flight: usize,
+    /// Their weight. It is the maximum or more while requests wait.
+    weight: usize,
     waiting: usize,
     /// Waiting requests of each project, by their numbers.
-    queues: HashMap<ProjectId, BTreeMap<u64, oneshot::Sender<Answer>>>,
+    queues: HashMap<ProjectId, BTreeMap<u64, Request>>,
     /// Projects with waiting requests, in the order of their turns.
     turns: VecDeque<ProjectId>,
     next_number: u64,
@@ -96,7 +121,14 @@ struct State {
     last_refusal: Option<Instant>,
 }
 
-/// A waiting request. It stops waiting when this is dropped.
+/// A waiting request, as the admission sees it.
+#[derive(Debug)]
+struct Request {
+    weight: Weight,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A waiting request, as its sender sees it. It stops waiting when this is dropped.
 struct Ticket<'a> {
     admission: &'a Admission,
     project: &'a ProjectId,
@@ -105,10 +137,11 @@ struct Ticket<'a> {
 }
 
 impl Admission {
-    /// Returns an admission that allows at most `in_flight_max` operations in flight.
+    /// Returns an admission that allows at most `in_flight_max` operations in flight. Those on many
+    /// messages count as several.
     #[must_use]
     pub fn new(in_flight_max: usize) -> Arc<Self> {
-        Arc::new(Self { in_flight_max, state: Mutex::default() })
+        Arc::new(Self { weight_max: in_flight_max, state: Mutex::default() })
     }
 
     /// Waits until a request of this project may be served, at most for `wait_max`.
@@ -119,13 +152,28 @@ impl Admission {
     /// or a short time after the previous refusal. Returns the error of [`Self::refuse_waiting`] if
     /// that was called meanwhile.
     pub async fn acquire(self: &Arc<Self>, project: &ProjectId, wait_max: Duration) -> Answer {
+        self.acquire_weighted(project, Weight::ONE, wait_max).await
+    }
+
+    /// Does the same for an operation of this weight. It begins as soon as the operations in flight are
+    /// below the maximum, however large its weight is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::acquire`].
+    pub async fn acquire_weighted(self: &Arc<Self>, project: &ProjectId, weight: Weight, wait_max: Duration) -> Answer {
         let ticket = {
             let mut state = self.lock();
-            if state.in_flight < self.in_flight_max {
-                state.in_flight += 1;
-                return Ok(Permit(self.clone()));
+            if state.weight < self.weight_max {
+                state.begin(weight);
+                return Ok(Permit { admission: self.clone(), weight });
             }
-            state.join(project, wait_max).map(|(number, answer)| Ticket { admission: self, project, number, answer })
+            state.join(project, weight, wait_max).map(|(number, answer)| Ticket {
+                admission: self,
+                project,
+                number,
+                answer,
+            })
         };
         let mut ticket = match ticket {
             Ok(ticket) => ticket,
@@ -144,7 +192,7 @@ impl Admission {
     pub fn refuse_waiting(&self, error: &Error) {
         let queues = self.lock().clear();
         for request in queues.into_values().flat_map(BTreeMap::into_values) {
-            let _canceled_meanwhile = request.send(Err(error.clone()));
+            let _canceled_meanwhile = request.answer.send(Err(error.clone()));
         }
     }
 
@@ -162,11 +210,12 @@ impl Admission {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let next = self.0.lock().next();
-        if let Some(request) = next {
-            // If the receiver was dropped, the new permit is dropped too, and passes to the next
-            // request.
-            let _canceled_meanwhile = request.send(Ok(Permit(self.0.clone())));
+        let Self { admission, weight } = self;
+        let mut next = admission.lock().end(*weight, admission.weight_max);
+        while let Some(Request { weight, answer }) = next {
+            // If the receiver was dropped, the new permit is dropped too, and passes to further requests.
+            let _canceled_meanwhile = answer.send(Ok(Permit { admission: admission.clone(), weight }));
+            next = admission.lock().next(admission.weight_max);
         }
     }
 }
@@ -180,7 +229,12 @@ impl Drop for Ticket<'_> {
 impl State {
     /// Adds a request, unless it would wait for longer than `wait_max`. The error is the time at
     /// which to refuse it.
-    fn join(&mut self, project: &ProjectId, wait_max: Duration) -> Result<(u64, oneshot::Receiver<Answer>), Instant> {
+    fn join(
+        &mut self,
+        project: &ProjectId,
+        weight: Weight,
+        wait_max: Duration,
+    ) -> Result<(u64, oneshot::Receiver<Answer>), Instant> {
         if self.waiting == 0 {
             self.rate = ServiceRate::new(wait_max);
         }
@@ -194,14 +248,14 @@ impl State {
             self.last_refusal = Some(next);
             return Err(next);
         }
-        let (request, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let number = self.next_number;
         self.next_number += 1;
         self.waiting += 1;
         if own == 0 {
             self.turns.push_back(project.clone());
         }
-        self.queues.entry(project.clone()).or_default().insert(number, request);
+        self.queues.entry(project.clone()).or_default().insert(number, Request { weight, answer: sender });
         Ok((number, answer))
     }
 
@@ -217,26 +271,38 @@ impl State {
         }
     }
 
-    /// Returns the request to which a released permit passes. If no request waits, reduces the
-    /// number in flight.
-    fn next(&mut self) -> Option<oneshot::Sender<Answer>> {
-        let request = self.turns.pop_front().and_then(|project| {
-            let queue = self.queues.get_mut(&project)?;
-            let (_number, request) = queue.pop_first()?;
-            if queue.is_empty() {
-                self.queues.remove(&project);
-            } else {
-                self.turns.push_back(project);
-            }
-            self.waiting -= 1;
-            self.rate.count();
-            Some(request)
-        });
-        self.in_flight -= usize::from(request.is_none());
-        request
+    fn begin(&mut self, weight: Weight) {
+        self.in_flight += 1;
+        self.weight += weight.0;
     }
 
-    fn clear(&mut self) -> HashMap<ProjectId, BTreeMap<u64, oneshot::Sender<Answer>>> {
+    /// Ends an operation. Returns the request whose turn it is, if any may begin.
+    fn end(&mut self, weight: Weight, weight_max: usize) -> Option<Request> {
+        self.in_flight -= 1;
+        self.weight -= weight.0;
+        self.next(weight_max)
+    }
+
+    /// Begins the operation of the request whose turn it is, if any may begin.
+    fn next(&mut self, weight_max: usize) -> Option<Request> {
+        if self.weight >= weight_max {
+            return None;
+        }
+        let project = self.turns.pop_front()?;
+        let queue = self.queues.get_mut(&project)?;
+        let (_number, request) = queue.pop_first()?;
+        if queue.is_empty() {
+            self.queues.remove(&project);
+        } else {
+            self.turns.push_back(project);
+        }
+        self.waiting -= 1;
+        self.rate.count();
+        self.begin(request.weight);
+        Some(request)
+    }
+
+    fn clear(&mut self) -> HashMap<ProjectId, BTreeMap<u64, Request>> {
         self.waiting = 0;
         self.turns.clear();
         std::mem::take(&mut self.queues)
@@ -291,6 +357,32 @@ mod tests {
         }
 
         assert_eq!(order, ["busy", "busy", "quiet", "third", "busy", "quiet", "busy"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_on_many_messages_counts_as_several() {
+        let admission = Admission::new(64);
+        let post = || {
+            let admission = admission.clone();
+            let weight = Weight::of_messages(61 * MESSAGES_PER_OPERATION);
+            async move { admission.acquire_weighted(&project("busy"), weight, LONG).await.unwrap() }
+        };
+        let (first, second) = (post().await, post().await);
+        let third = tokio::spawn(post());
+        let (sender, mut admitted) = mpsc::unbounded_channel();
+        yield_now().await;
+        for name in ["quiet", "other"] {
+            request(&admission, name, LONG, &sender).await;
+        }
+        assert_eq!(admission.load(), Load { in_flight: 2, waiting: 3 });
+
+        drop(first);
+
+        let _third = third.await.unwrap();
+        assert_eq!(admission.load(), Load { in_flight: 2, waiting: 2 });
+        drop(second);
+        assert_eq!([admitted.recv().await, admitted.recv().await], [Some("quiet"), Some("other")]);
+        assert_eq!(admission.load(), Load { in_flight: 3, waiting: 0 });
     }
 
     #[tokio::test(start_paused = true)]

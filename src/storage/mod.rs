@@ -45,7 +45,7 @@ mod uri;
 pub mod watch;
 mod watchers;
 
-pub use admission::{Admission, AdmissionControl, Load, Permit};
+pub use admission::{Admission, AdmissionControl, Load, Permit, Weight};
 pub use catalogue::{Catalogue, Epoch, Place, PlacePage, PlacedCreation};
 use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};

@@ -14,7 +14,7 @@ use crate::domain::{
     Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Queue, QueueId, ShardAssignment,
     Sharding, Tenant, TraceContext, Warning, WithWarnings,
 };
-use crate::storage::{self, Post, PostOutcome};
+use crate::storage::{self, Post, PostOutcome, Weight};
 
 /// Maximum number of attempts of a post whose queue changes at the same time.
 const ATTEMPTS_MAX: usize = 32;
@@ -102,7 +102,7 @@ impl Broker {
             self.post_limits(caller, queue.project(), bodies, request.trace, request.idempotency.is_some()).await?;
         // A queue at its last known revision takes one operation, which a store completes by
         // itself.
-        let mut store = access.admit().await?;
+        let mut store = access.admit_weighted(Weight::of_messages(count)).await?;
         let known = self.known_queues.get(&queue);
         if let Some(known) = &known
             && let Ok(messages) = self.prepare(client, &queue, &known.metadata, &request)
