@@ -17,6 +17,7 @@ mod http;
 mod migration;
 mod operations;
 mod pools;
+mod private_keys;
 mod push;
 mod quotas;
 mod resharding;

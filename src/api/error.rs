@@ -5,11 +5,10 @@
 //! 500: the service has a bug, and the response shows no internals, or a stored message was
 //! damaged.
 
-use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, HeaderValue, RETRY_AFTER, UPGRADE, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, UPGRADE, VARY, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::authentication::Challenges;
@@ -470,7 +469,7 @@ fn unauthenticated(reason: &str, challenges: &Challenges) -> Response {
     let mut response = match challenges.keystone_uri {
         Some(_) => {
             let body = json!({ "error": { "code": status.as_u16(), "title": "Unauthorized", "message": reason } });
-            (status, Json(body)).into_response()
+            json_response(status, &body)
         }
         None => document(status, "Unauthorized", reason),
     };
@@ -491,5 +490,9 @@ fn document(status: StatusCode, title: &str, description: &str) -> Response {
     if status == StatusCode::NOT_ACCEPTABLE {
         body["link"] = json!({ "text": "API documentation", "href": "/v2/", "rel": "help" });
     }
-    (status, [(VARY, "Accept")], Json(body)).into_response()
+    ([(VARY, "Accept")], json_response(status, &body)).into_response()
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

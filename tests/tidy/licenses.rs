@@ -1,9 +1,10 @@
-//! The licenses of the dependencies are those that `deny.toml` accepts.
+//! The licenses of the dependencies are those that `deny.toml` accepts, and their features give no meaning to data
+//! of clients.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{metadata_of, root};
 
@@ -31,4 +32,15 @@ fn every_dependency_has_an_accepted_license() {
         .collect();
 
     assert!(packages.len() > 200 && unacceptable.is_empty(), "{unacceptable:?}");
+}
+
+/// `raw_value` and `arbitrary_precision` give a meaning to certain keys in the data of clients.
+#[test]
+fn the_json_library_has_exactly_these_features() {
+    let metadata: Value = serde_json::from_slice(&metadata_of(root())).unwrap();
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    let is_json = |node: &&Value| node["id"].as_str().is_some_and(|id| id.contains("#serde_json@"));
+    let features: Vec<&Value> = nodes.iter().filter(is_json).map(|node| &node["features"]).collect();
+
+    assert_eq!(features, [&json!(["alloc", "default", "float_roundtrip", "indexmap", "preserve_order", "std"])]);
 }

@@ -1,7 +1,6 @@
 //! Discovery (`/`, `/v2`, `/v2/`), health (`/v2/ping`, `/v2/health`, `/healthz`, `/readyz`) and
 //! `/metrics`.
 
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
@@ -10,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use super::middleware::outage::Outage::StoreState;
 use super::middleware::request_checks::Requirement;
 use super::middleware::response_memory::ResponseMemory;
+use super::response::Json;
 use super::route::{Route, open_route, route};
 use super::service::Service;
 use crate::api::Error;

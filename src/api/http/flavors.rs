@@ -1,7 +1,6 @@
 //! `/v2/flavors`: named sets of pools. Everybody may list those of the project, and operators change
 //! them.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
@@ -10,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::extract::LastSegment;
+use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::flavors::{self, PATH};

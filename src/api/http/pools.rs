@@ -1,6 +1,5 @@
 //! `/v2/pools`: the stores that keep queues, for operators.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{CONTENT_LOCATION, LOCATION};
@@ -9,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::extract::LastSegment;
+use super::response::Json;
 use super::route::{Route, route};
 use super::warnings::Warnings;
 use crate::api::Error;

@@ -1,10 +1,10 @@
 //! `/v2/projects`: lists projects, for operators.
 
-use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::Method;
 use serde_json::{Value, json};
 
+use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::links;

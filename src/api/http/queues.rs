@@ -2,7 +2,6 @@
 //! resume and move queues, and their statistics. Topics have the same routes below `/v2/topics`, except
 //! those that pause and resume.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
@@ -12,6 +11,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 
+use super::response::Json;
 use super::route::{Route, path_of, route, sentence_of};
 use super::warnings::Warnings;
 use crate::api::Error;

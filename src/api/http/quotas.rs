@@ -1,11 +1,11 @@
 //! `/v2/usage`: what a project uses of its quotas. `/v2/quotas`: the quotas of a project, for operators.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
+use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::{body, quotas};

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::api::Error;
@@ -12,10 +12,21 @@ use crate::api::error::internal;
 
 /// Time in seconds after which a client may ask a paused queue for messages again.
 const PAUSED_RETRY_AFTER_S: u32 = 10;
+/// Estimated size of a short document.
+const SHORT_BYTES: usize = 512;
 
 /// Returns the header that tells a claim or pop from a paused queue from one of an empty queue.
 pub(super) fn retry_after_pause() -> [(HeaderName, HeaderValue); 1] {
     [(RETRY_AFTER, HeaderValue::from(PAUSED_RETRY_AFTER_S))]
+}
+
+/// A response with a short document.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        json(&self.0, SHORT_BYTES)
+    }
 }
 
 /// Returns a response with this document. `bytes` is the estimated maximum size of its text.

@@ -3,7 +3,6 @@
 //!
 //! This does not access the store: a URL may be signed for a queue that does not exist yet.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method};
@@ -11,6 +10,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::middleware::outage::Outage;
+use super::response::Json;
 use super::route::{Route, path_of, route};
 use super::service::Service;
 use crate::api::Error;

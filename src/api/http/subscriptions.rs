@@ -2,7 +2,6 @@
 //! delete subscriptions, list their attempts, and deliver messages again. The subscriptions of topics
 //! have the same routes.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::LOCATION;
@@ -14,6 +13,7 @@ use serde_json::Value;
 use super::extract::{IsSignedForPath, LastSegment, SecondToLastSegment};
 use super::middleware::authentication::presented_token;
 use super::response;
+use super::response::Json;
 use super::route::{Route, path_of, route};
 use super::service::Service;
 use crate::api::Error;

@@ -1,7 +1,6 @@
 //! `/v2/queues/{queue_name}/redrive` and `/v2/queues/{queue_name}/tasks`: move messages to other
 //! queues in the background, and list, show and stop these tasks.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::LOCATION;
@@ -10,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::extract::LastSegment;
+use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::{body, tasks};

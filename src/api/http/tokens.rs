@@ -1,6 +1,5 @@
 //! `/v2/tokens`: create, list, show and delete tokens.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{CACHE_CONTROL, LOCATION};
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use super::extract::LastSegment;
 use super::response;
+use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::query::Query;
