@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use sukkal::api::http::{Settings, WebSocketLimits, routes};
 use sukkal::api::wire::checksum::Checksums;
@@ -121,6 +122,41 @@ async fn a_page_of_another_origin_can_read_every_documented_header() {
     assert!(documented.contains("location") && documented.contains("retry-after"), "{documented:?}");
     let hidden: Vec<_> = documented.iter().filter(|name| !exposed.contains(name.as_str())).collect();
     assert_eq!(hidden, [""; 0], "in openapi.yaml, but not exposed");
+}
+
+/// A cache between a client and the service may not know that `X-Auth-Token` and `X-Project-ID` decide what
+/// a response contains.
+#[tokio::test]
+async fn caches_store_no_response_but_the_home_document() {
+    let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]);
+    let api = sukkal.project("p");
+    let mut operations: Vec<String> = operations(&contract()).into_iter().map(|operation| operation.name).collect();
+    operations.extend(["GET /v2/", "GET /none", "GET /console", "GET /docs", "OPTIONS /v2/queues"].map(str::to_owned));
+    for operation in operations {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let path = path.replace(['{', '}'], "");
+        let method: Method = method.parse().unwrap();
+        let expected = match &*path {
+            "/v2" | "/v2/" => "max-age=86400",
+            "/console" | "/docs" => "no-cache",
+            _ => "no-store",
+        };
+
+        let response = api.request(method.clone(), &path).send().await.unwrap();
+        let refused = api.bare(method, &path).send().await.unwrap();
+
+        let status = response.status();
+        assert_eq!(response.headers()["cache-control"], expected, "{operation}: {status}");
+        let expected = if path.starts_with("/v2") { "no-store" } else { expected };
+        assert_eq!(refused.headers()["cache-control"], expected, "{operation} without headers");
+        if let Some(tag) = response.headers().get("etag") {
+            let again = api.get(&path).header("If-None-Match", tag).send().await.unwrap();
+            assert_eq!(
+                (again.status().as_u16(), &again.headers()["cache-control"]),
+                (304, &"no-cache".parse().unwrap())
+            );
+        }
+    }
 }
 
 /// Returns the names of all response headers in a part of the contract, in lower case.

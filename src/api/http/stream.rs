@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
@@ -70,7 +70,6 @@ pub(super) fn respond(
     let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(start, events)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Without this header, nginx buffers the response.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::header::{CACHE_CONTROL, LOCATION};
+use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -54,8 +54,8 @@ async fn create(
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
     let draft = tokens::parse_new(&body, project)?;
     let (token, record) = broker.create_token(&caller, draft).await?;
-    let headers = [(LOCATION, tokens::path(record.id)), (CACHE_CONTROL, "no-store".to_owned())];
-    Ok((StatusCode::CREATED, headers, Json(tokens::created_document(&token, &record))).into_response())
+    let location = [(LOCATION, tokens::path(record.id))];
+    Ok((StatusCode::CREATED, location, Json(tokens::created_document(&token, &record))).into_response())
 }
 
 /// Returns a page of the tokens that the caller manages, without their secrets.
