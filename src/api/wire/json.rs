@@ -78,6 +78,14 @@ pub(super) fn from_msgpack(msgpack: &[u8]) -> Value {
     rmp_serde::from_slice(msgpack).expect("JSON always has a MessagePack form")
 }
 
+/// Returns a value that is neither an array nor an object; `null` for those, whose tree could be large.
+pub(super) fn scalar_from_msgpack(msgpack: &[u8]) -> Value {
+    match Reader::new(msgpack).token() {
+        Some(Token::Array(_) | Token::Object(_)) => Value::Null,
+        _ => from_msgpack(msgpack),
+    }
+}
+
 /// A stored body that is serialized into a document.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonBody<'a>(pub &'a Body);

@@ -248,7 +248,7 @@ fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error>
             _ => {}
         }
     }
-    let integer = |field, value| json::integer(field, &json::from_msgpack(value));
+    let integer = |field, value| json::integer(field, &json::scalar_from_msgpack(value));
     let ttl_s = ttl.map(|ttl| integer("ttl", ttl)).transpose()?;
     let delay = delay.map_or(Delay::Unset, |delay| integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds));
     let tenant = tenant.map_or(TenantDraft::Unset, read_tenant);
@@ -257,7 +257,7 @@ fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error>
 }
 
 fn read_tenant(value: &[u8]) -> TenantDraft {
-    match json::from_msgpack(value) {
+    match json::scalar_from_msgpack(value) {
         Value::String(name) => Tenant::new(&name).map_or(TenantDraft::Malformed, TenantDraft::Named),
         _ => TenantDraft::Malformed,
     }
