@@ -116,7 +116,7 @@ async fn round_trip(store: &str) {
     while listed.len() < posted.len() {
         let page = answered(api.get(&path), 200).await.json();
         listed.extend(bodies_of(&page));
-        path = page["links"][0]["href"].as_str().unwrap().to_owned();
+        page["links"][0]["href"].as_str().unwrap().clone_into(&mut path);
     }
     assert_eq!(listed.iter().collect::<Vec<_>>(), posted);
     for socket in &mut sockets {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
@@ -86,7 +86,15 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         None => None,
     };
 
-    let stopping = broker.clone();
+    let (stopping, waiting) = (service.stopping.clone(), broker.clone());
+    let drain_delay = Duration::from_secs(config.drain_delay_s);
+    let drain_timeout = Duration::from_secs(config.drain_timeout_s).saturating_sub(drain_delay);
+    let stop = async move {
+        stop.await;
+        service_manager::notify(service_manager::STOPPING);
+        stopping.cancel();
+        sleep(drain_delay).await;
+    };
     let (refuse, refused) = oneshot::channel();
     let stopped = CancellationToken::new();
     let stop_all = stopped.clone();
@@ -94,11 +102,11 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         tokio::select! {
             () = stop => {}
             reason = store.becomes_unusable() => {
+                service_manager::notify(service_manager::STOPPING);
                 let _no_receiver = refuse.send(reason);
             }
         }
-        service_manager::notify(service_manager::STOPPING);
-        stopping.stop_waiting();
+        waiting.stop_waiting();
         stop_all.cancel();
     };
     service_manager::notify(service_manager::READY);
@@ -120,7 +128,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         tokio::join!(unfinished, unfinished_websockets, push.stop());
         broker.drain().await;
     };
-    if timeout(Duration::from_secs(config.drain_timeout_s), drained).await.is_err() {
+    if timeout(drain_timeout, drained).await.is_err() {
         warn!("some requests did not finish before the drain timeout");
     }
     if let Some(tracer) = tracer {

@@ -101,8 +101,15 @@ options! {
         /// CPU cores minus one, but at least 1. The remaining core is for the store.
         pub threads: usize = 0 in Rule::Integer(0, 1024, "");
 
+        /// Time after SIGTERM, SIGINT or SIGHUP in which Sukkal says that it is not ready and still answers
+        /// requests, in seconds, so that a load balancer notices before connections are refused. Choose the
+        /// interval of its checks, times the failures that it needs, and 1 second more. Accepted: 0 to
+        /// 31622400, and at most `drain_timeout`. The default is 0.
+        #[serde(rename = "drain_delay")]
+        pub drain_delay_s: u64 = 0 in Rule::DELAY;
+
         /// Maximum time for which Sukkal waits for the requests in progress after SIGTERM, SIGINT or SIGHUP,
-        /// in seconds. Accepted: 0 to 31622400. The default is 30.
+        /// in seconds, `drain_delay` included. Accepted: 0 to 31622400. The default is 30.
         #[serde(rename = "drain_timeout")]
         pub drain_timeout_s: u64 = 30 in Rule::DELAY;
 

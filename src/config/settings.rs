@@ -11,7 +11,8 @@ use super::names::{nearest, option_of, variable_of};
 use crate::options::{Declared, Rule};
 
 /// Pairs of options; the value of the first must not exceed that of the second.
-const LOWER_AND_UPPER: [(&str, &str); 5] = [
+const LOWER_AND_UPPER: [(&str, &str); 6] = [
+    ("drain_delay", "drain_timeout"),
     ("transport.default_message_ttl", "transport.max_message_ttl"),
     ("transport.default_message_delay", "transport.max_message_delay"),
     ("transport.default_claim_ttl", "transport.max_claim_ttl"),

@@ -6,8 +6,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::process::Program;
-use support::redis::RedisServer;
-use support::sukkal::CLIENT;
+use support::ports::free_port;
+use support::redis::{RedisServer, child_command};
+use support::sukkal::{CLIENT, binary};
 use support::waiting::block_until;
 
 const BODY: &str = r#"{"messages":[{"body":"the last"}]}"#;
@@ -89,6 +90,57 @@ fn an_unfinished_request_delays_the_shutdown_only_up_to_the_drain_timeout() {
     assert!(start.elapsed() < Duration::from_secs(1) + PROMPT, "it took {:?}", start.elapsed());
 }
 
+/// A load balancer needs time to notice.
+#[test]
+fn a_service_that_is_to_stop_says_so_everywhere_and_answers_until_the_drain_delay_is_over() {
+    let redis = RedisServer::start();
+    let operations = format!("127.0.0.1:{}", free_port());
+    let long =
+        [("SUKKAL_DRAIN_DELAY", "600"), ("SUKKAL_DRAIN_TIMEOUT", "600"), ("SUKKAL_OPERATIONS__BIND", &operations)];
+    let program = start(&redis, &long);
+    let mut kept_alive = BufReader::new(connect(&program));
+    assert_eq!(get(&mut kept_alive, "/readyz")[0], "HTTP/1.1 204 No Content");
+    let command = |name| {
+        let mut command = child_command(binary());
+        command
+            .arg("ready")
+            .env(name, if name == "SUKKAL_BIND" { program.address.to_string() } else { operations.clone() });
+        command.output().unwrap()
+    };
+
+    program.signal("TERM");
+
+    for name in ["SUKKAL_BIND", "SUKKAL_OPERATIONS__BIND"] {
+        block_until("it is not ready", || !command(name).status.success());
+        let said = String::from_utf8(command(name).stderr).unwrap();
+        assert!(said.contains("answers 503: The service is stopping."), "{said}");
+    }
+    let mut new = BufReader::new(connect(&program));
+    for connection in [&mut kept_alive, &mut new] {
+        let head = get(connection, "/healthz");
+        assert!(head[0].starts_with("HTTP/1.1 204") && head.contains(&"connection: close".to_owned()), "{head:?}");
+        assert_eq!(connection.read_to_end(&mut Vec::new()).unwrap(), 0, "it is closed");
+    }
+    assert!(Posting::begin(&program).finish().starts_with("HTTP/1.1 201 "));
+}
+
+#[test]
+fn the_drain_delay_is_a_part_of_the_drain_timeout() {
+    let redis = RedisServer::start();
+    let mut program = start(&redis, &[("SUKKAL_DRAIN_DELAY", "1"), ("SUKKAL_DRAIN_TIMEOUT", "2")]);
+    let _stuck_in_the_body = Posting::begin(&program);
+
+    program.signal("TERM");
+    let start = Instant::now();
+    program.wait_until_logged("draining");
+    let delay = start.elapsed();
+    let status = program.wait();
+
+    assert_eq!(status.code(), Some(0));
+    assert!(delay >= Duration::from_secs(1), "it did not wait: {delay:?}");
+    assert!(start.elapsed() < Duration::from_secs(2) + PROMPT, "it took {:?}", start.elapsed());
+}
+
 #[test]
 fn an_unavailable_store_does_not_delay_the_shutdown() {
     let redis = RedisServer::start();
@@ -115,6 +167,20 @@ fn connect(program: &Program) -> TcpStream {
     let stream = TcpStream::connect(program.address).unwrap();
     stream.set_read_timeout(Some(SILENCE_MAX)).unwrap();
     stream
+}
+
+/// Returns the lines of the head of the response, in lower case but for the first.
+fn get(connection: &mut BufReader<TcpStream>, path: &str) -> Vec<String> {
+    write!(connection.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        connection.read_line(&mut line).unwrap();
+        match line.trim_end() {
+            "" => return head,
+            line => head.push(if head.is_empty() { line.to_owned() } else { line.to_lowercase() }),
+        }
+    }
 }
 
 /// A post for whose body the server waits.

@@ -67,9 +67,12 @@ async fn ping(State(broker): State<Broker>, caller: Caller) -> Result<StatusCode
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns `204` if the store responds and can write. Otherwise the response has the reason, for
-/// the operator.
-async fn ready(State(broker): State<Broker>) -> Response {
+/// Returns `204` if the service is not about to stop, and the store responds and can write. Otherwise the
+/// response has the reason, for the operator.
+async fn ready(State(Service { broker, stopping, .. }): State<Service>) -> Response {
+    if stopping.is_cancelled() {
+        return unavailable("The service is stopping.");
+    }
     match broker.probe(&Caller::Anonymous).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(broker::Error::Store(StoreError::Unavailable(reason))) => {

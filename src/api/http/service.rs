@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
+use tokio_util::sync::CancellationToken;
 
 use super::middleware::metering::Meters;
 use super::websocket::limits::WebSocketLimits;
@@ -38,6 +39,8 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
     /// Records the traces of requests. Without it, nothing is traced.
     pub tracer: Option<Tracer>,
+    /// Canceled when the service is to stop. It still answers requests for a while, but is not ready.
+    pub stopping: CancellationToken,
     /// Metrics of each route.
     pub(super) meters: Arc<Meters>,
     /// Memory for request bodies.
@@ -109,6 +112,7 @@ impl Service {
             meters: Arc::new(Meters::new(&metrics, paths)),
             metrics,
             tracer,
+            stopping: CancellationToken::new(),
             request_bodies: MemoryBudget::new(REQUEST_BODIES_BYTES_MAX),
             stream_events: MemoryBudget::new(STREAM_EVENTS_BYTES_MAX),
             responses: MemoryBudget::new(RESPONSES_BYTES_MAX),

@@ -95,6 +95,9 @@ async fn handle<T, H: Handler<T, Service>>(
         sharing.add_to(response.headers_mut());
     }
     let Some(connection) = connection else { return response };
+    if service.stopping.is_cancelled() {
+        connection.close_after_response();
+    }
     let is_stream = response.body().size_hint().exact().is_none();
     if connection.begin_response(is_stream) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

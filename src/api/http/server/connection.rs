@@ -262,7 +262,7 @@ impl Connection {
     }
 
     /// Closes the connection after its next response. With HTTP/2, it accepts no more requests.
-    pub(super) fn close_after_response(&self) {
+    pub(in crate::api::http) fn close_after_response(&self) {
         self.closes_after_response.store(true, Ordering::SeqCst);
         if self.is_http2() {
             self.close.cancel();
