@@ -124,11 +124,23 @@ async fn an_invalid_start_position_is_refused() {
 }
 
 #[tokio::test]
-async fn events_are_sent_only_if_the_client_accepts_them() {
+async fn events_are_sent_only_if_the_client_prefers_them() {
     let api = new_project();
-    for accept in ["application/json", "*/*", "application/json, text/event-stream;q=0", "text/event-stream;q=0, */*"] {
+    for accept in [
+        "application/json",
+        "*/*",
+        "application/json, text/event-stream;q=0",
+        "text/event-stream;q=0, */*",
+        "application/json, text/event-stream",
+        "text/event-stream, */*",
+        "text/event-stream;q=0.1, application/json;q=0.2, */*;q=0",
+    ] {
         let answer = answered(api.get(MESSAGES).header("Accept", accept), 200).await;
         assert_eq!(answer.header("content-type"), Some("application/json"), "{accept}");
+    }
+    for accept in ["text/event-stream", "text/event-stream, */*;q=0.1", "application/json;q=0.9, Text/Event-Stream"] {
+        let stream = api.get(MESSAGES).header("Accept", accept).send().await.unwrap();
+        assert_eq!(stream.headers()["content-type"], "text/event-stream", "{accept}");
     }
     refused(api.get("/v2/queues").header("Accept", "text/event-stream"), 406, "Media type not acceptable").await;
 }

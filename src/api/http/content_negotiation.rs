@@ -7,10 +7,12 @@ use super::stream::EVENT_STREAM;
 use crate::api::Error;
 use crate::api::wire::body;
 
+/// The ranges that include JSON, of which the last is the most specific.
+const JSON_RANGES: [&str; 3] = ["*/*", "application/*", "application/json"];
+
 /// Refuses a form, a content encoding other than `identity`, and a request that does not accept JSON.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Error> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if body::is_announced(headers) && content_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    if body::is_announced(headers) && has_content_type(headers, &["application/x-www-form-urlencoded"]) {
         return Err(Error::FormContent);
     }
     let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
@@ -30,33 +32,42 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     accept.filter(|value| !value.is_empty()).flat_map(|value| value.split(','))
 }
 
-/// Returns whether the client asks for an event stream. It must name the media type; a wildcard
-/// does not count.
-pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
-    ranges(headers).map(accepted).any(|(range, is_wanted)| is_wanted && range.eq_ignore_ascii_case(EVENT_STREAM))
+/// Returns whether the `Content-Type` is one of these media types, with any parameters (RFC 9110, section
+/// 8.3.1).
+pub(super) fn has_content_type(headers: &HeaderMap, media_types: &[&str]) -> bool {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (given, _) = weighted(given);
+    media_types.iter().any(|media_type| media_type.eq_ignore_ascii_case(given))
 }
 
-/// Returns a media range without its parameters, and whether its weight is above zero.
-fn accepted(range: &str) -> (&str, bool) {
+/// Returns whether the client prefers an event stream to JSON. It must name the media type; a wildcard
+/// does not count.
+pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
+    let events = weight_of(&[EVENT_STREAM], ranges(headers));
+    events > 0.0 && events > weight_of(&JSON_RANGES, ranges(headers))
+}
+
+/// Returns a media range without its parameters, and its weight (RFC 9110, section 12.4.2).
+fn weighted(range: &str) -> (&str, f32) {
     let mut parts = range.split(';').map(str::trim);
     let range = parts.next().unwrap_or_default();
     let weight = parts.find_map(|part| {
         let (name, weight) = part.split_once('=')?;
         weight.parse::<f32>().ok().filter(|_| name.eq_ignore_ascii_case("q"))
     });
-    (range, weight.unwrap_or(1.0) > 0.0)
+    (range, weight.unwrap_or(1.0))
 }
 
-/// Returns whether the most specific range that includes JSON has a weight above zero.
+/// Returns the weight of the most specific range among these, the last of which is the most specific; 0 if
+/// the client names none of them.
+fn weight_of<'a>(known: &[&str], ranges: impl Iterator<Item = &'a str>) -> f32 {
+    let specificity = |range: &str| known.iter().position(|known| known.eq_ignore_ascii_case(range));
+    let weights = ranges.map(weighted).filter_map(|(range, weight)| Some((specificity(range)?, weight)));
+    weights.max_by_key(|(specificity, _)| *specificity).map_or(0.0, |(_, weight)| weight)
+}
+
 fn accepts_json<'a>(ranges: impl Iterator<Item = &'a str>) -> bool {
-    let specificity = |range: &str| {
-        ["*/*", "application/*", "application/json"].iter().position(|known| known.eq_ignore_ascii_case(range))
-    };
-    ranges
-        .map(accepted)
-        .filter_map(|(range, is_wanted)| Some((specificity(range)?, is_wanted)))
-        .max_by_key(|(specificity, _)| *specificity)
-        .is_some_and(|(_, is_wanted)| is_wanted)
+    weight_of(&JSON_RANGES, ranges) > 0.0
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::content_negotiation::accepts_events;
+use super::content_negotiation::prefers_events;
 use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
 use super::middleware::identity::IDEMPOTENCY_KEY;
 use super::middleware::outage::Outage;
@@ -111,7 +111,7 @@ async fn list(
     request: Request,
 ) -> Result<Response, Error> {
     let view = view.of_feed(is_signed);
-    let wants_stream = accepts_events(request.headers());
+    let wants_stream = prefers_events(request.headers());
     let query = Query::parse(request.uri().query());
     let with_states = asks_for_states(&query, is_signed)?;
     let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();

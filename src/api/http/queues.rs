@@ -4,13 +4,14 @@
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 
+use super::content_negotiation::has_content_type;
 use super::response::Json;
 use super::route::{Route, path_of, route, sentence_of};
 use super::warnings::Warnings;
@@ -141,8 +142,8 @@ async fn update(
 ) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_queue_metadata;
     let body = body::read(&headers, body, bytes_max, Error::Body).await?;
-    if headers.get(CONTENT_TYPE).is_none_or(|given| given != metadata_patch::MEDIA_TYPE) {
-        return Err(Error::MediaType(metadata_patch::MEDIA_TYPE));
+    if !has_content_type(&headers, &metadata_patch::MEDIA_TYPES) {
+        return Err(Error::MediaType(metadata_patch::MEDIA_TYPES[0]));
     }
     let body = body.ok_or_else(|| Error::Body("PATCH body could not be empty for update.".to_owned()))?;
     let patch = MetadataPatch::parse(&body)?;

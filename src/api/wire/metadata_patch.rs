@@ -15,8 +15,8 @@ use crate::domain::metadata::SHOWN_KEYS;
 use crate::domain::msgpack::{Reader, Token, extent};
 use crate::domain::{JsonObject, Metadata};
 
-/// The only media type that a PATCH request may have.
-pub const MEDIA_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
+/// The media types that a PATCH request may have: that of Zaqar, and that of RFC 6902.
+pub const MEDIA_TYPES: [&str; 2] = ["application/openstack-messaging-v2.0-json-patch", "application/json-patch+json"];
 
 /// A list of changes to a queue's metadata.
 #[derive(Clone, Debug, PartialEq)]

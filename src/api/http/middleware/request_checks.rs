@@ -18,7 +18,7 @@ use super::signature::{self, Carrier};
 use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, HEADERS_MAX, URL_BYTES_MAX};
-use crate::api::http::content_negotiation::{self, accepts_events};
+use crate::api::http::content_negotiation::{self, prefers_events};
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
@@ -103,7 +103,7 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
         return Err(Error::NoRoute);
     }
     let query = request.uri().query();
-    let is_stream = is_feed(request.method(), &segments) && accepts_events(request.headers());
+    let is_stream = is_feed(request.method(), &segments) && prefers_events(request.headers());
     // The EventSource of a browser cannot set headers, and neither can a link.
     let query_counts = is_stream || matches!(proof, Proof::Signature(Carrier::Query));
     let identifying_query = query_counts.then(|| query.unwrap_or_default());
