@@ -1,4 +1,7 @@
 //! Turns of unknown clients: however many there are, they use the time that the others leave.
+//!
+//! The first steps of a connection have turns of their own. So a new client, who has to become known, does
+//! not wait for all those who stay unknown.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,15 +14,22 @@ use tokio_util::sync::PollSemaphore;
 
 use super::connection::Connection;
 
-/// Number of steps that unknown clients take before each other task that can run has run once.
-const STEPS_PER_ROUND: usize = 8;
+/// Number of steps that new connections of unknown clients take, and the same number for other ones, before
+/// each other task that can run has run once.
+const STEPS_PER_ROUND: usize = 4;
+/// Number of steps after which a connection is not new any more. A handshake and a request take about six.
+const FIRST_STEPS: usize = 16;
 
 /// The steps that unknown clients may still take in this round.
-pub(super) struct UnknownTurns(Arc<Semaphore>);
+pub(super) struct UnknownTurns {
+    first: Arc<Semaphore>,
+    further: Arc<Semaphore>,
+}
 
 impl UnknownTurns {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(STEPS_PER_ROUND)))
+        let [first, further] = [(); 2].map(|()| Arc::new(Semaphore::new(STEPS_PER_ROUND)));
+        Self { first, further }
     }
 
     /// Serves a connection. As long as its client is unknown, each step waits for its turn.
@@ -28,9 +38,9 @@ impl UnknownTurns {
         connection: Arc<Connection>,
         serve: F,
     ) -> impl Future<Output = ()> + use<F> {
-        let mut turns = Some(PollSemaphore::new(self.0.clone()));
+        let (mut turns, further) = (Some(PollSemaphore::new(self.first.clone())), self.further.clone());
         async move {
-            let mut serve = pin!(serve);
+            let (mut serve, mut steps) = (pin!(serve), 0);
             poll_fn(|context| {
                 if connection.is_known() {
                     // A turn that is still awaited would be lost.
@@ -40,6 +50,10 @@ impl UnknownTurns {
                     return serve.as_mut().poll(context);
                 };
                 let turn = ready!(turns.poll_acquire(context));
+                steps += 1;
+                if steps == FIRST_STEPS {
+                    *turns = PollSemaphore::new(further.clone());
+                }
                 let served = serve.as_mut().poll(context);
                 tokio::spawn(async move {
                     // This completes when the tasks that can run now have run.
@@ -113,8 +127,24 @@ mod tests {
         }
         run_rounds().await;
 
-        assert!((ROUNDS..=(ROUNDS + 2) * STEPS_PER_ROUND).contains(&unknown), "{unknown} steps");
+        assert!((ROUNDS..=(ROUNDS + 2) * 2 * STEPS_PER_ROUND).contains(&unknown), "{unknown} steps");
         assert!(sum(&clients) > CLIENTS * ROUNDS / 2);
+    }
+
+    #[tokio::test]
+    async fn a_new_client_does_not_wait_for_all_those_who_stay_unknown() {
+        let turns = UnknownTurns::new();
+        let old = [(); CLIENTS].map(|()| serve_client(&turns, usize::MAX));
+        while old.iter().any(|(_, steps)| steps.load(Ordering::Relaxed) < FIRST_STEPS) {
+            yield_now().await;
+        }
+
+        let new = [serve_client(&turns, usize::MAX)];
+        for _ in 0..FIRST_STEPS {
+            yield_now().await;
+        }
+
+        assert!(sum(&new) >= FIRST_STEPS / 2);
     }
 
     #[tokio::test]
