@@ -153,8 +153,9 @@ options! {
     pub struct Log {
         /// Filter for log messages. Accepted: error, warn, info, debug (which logs each request) or trace.
         /// Levels by module are accepted too, such as "info,sukkal::api=debug" (the syntax of the Rust crate
-        /// tracing-subscriber). The default is "info,fred=error"; fred is the Redis client.
-        pub filter: String = "info,fred=error" in values::FILTER,
+        /// tracing-subscriber). The default is "info,fred=error,h2=error,rustls=error"; fred is the
+        /// Redis client, and h2 and rustls warn about each client that breaks a rule.
+        pub filter: String = "info,fred=error,h2=error,rustls=error" in values::FILTER,
         /// Format of log messages. Accepted: "text", "json", or "auto" for text on a terminal and JSON
         /// otherwise. The default is "auto".
         pub format: LogFormat = "auto" in Rule::OneOf(&["auto", "text", "json"]);

@@ -88,7 +88,7 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             variable("SUKKAL_LOG__FILTER", "a=b=c"),
             "SUKKAL_LOG__FILTER is \"a=b=c\" (in the environment); it must be error, warn, info, debug or trace, or a \
-             list with levels for modules, for example SUKKAL_LOG__FILTER=info,fred=error",
+             list with levels for modules, for example SUKKAL_LOG__FILTER=info,fred=error,h2=error,rustls=error",
         ),
         (
             file("[log]\nformat = \"xml\""),
