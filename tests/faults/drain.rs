@@ -81,8 +81,8 @@ fn an_unfinished_request_delays_the_shutdown_only_up_to_the_drain_timeout() {
     let mut stuck_in_the_head = connect(&program);
     stuck_in_the_head.write_all(b"GET /healthz HT").unwrap();
 
-    program.signal("TERM");
     let start = Instant::now();
+    program.signal("TERM");
     let status = program.wait();
 
     assert_eq!(status.code(), Some(0));
@@ -130,8 +130,8 @@ fn the_drain_delay_is_a_part_of_the_drain_timeout() {
     let mut program = start(&redis, &[("SUKKAL_DRAIN_DELAY", "1"), ("SUKKAL_DRAIN_TIMEOUT", "2")]);
     let _stuck_in_the_body = Posting::begin(&program);
 
-    program.signal("TERM");
     let start = Instant::now();
+    program.signal("TERM");
     program.wait_until_logged("draining");
     let delay = start.elapsed();
     let status = program.wait();
