@@ -1,19 +1,17 @@
 //! Keys that have a meaning inside a library are ordinary keys in the data of clients: what the service
 //! accepts is read back unchanged by every route, transport and tool.
 
-use std::path::Path;
-
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use crate::http::answered;
+use crate::http::{PATCH_TYPE, answered};
+use crate::migration::{assert_intact, embedded, migrate};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
 use support::redis::{RedisServer, child_command};
 use support::socket::Socket;
-use support::sukkal::{Sukkal, binary};
+use support::sukkal::{MOVABLE_CLOCK, Sukkal, binary};
 
-const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 /// The keys of `serde_json`, `sonic_rs`, `rmp_serde`, `toml` and `serde`.
 const KEYS: [&str; 9] = [
     "$serde_json::private::RawValue",
@@ -52,14 +50,10 @@ fn printed(arguments: &[&str]) -> Vec<Value> {
     output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
-fn assert_intact(store: &str) {
-    let output = child_command(binary()).args(["check", "--store", store]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("no errors found"), "{output:?}");
-}
-
 /// Stores each document in each place, and reads it in each way.
 async fn round_trip(store: &str) {
-    let sukkal = Sukkal::start_with(store, &LOCAL);
+    // Commands of the tests of migrations use such stores.
+    let sukkal = Sukkal::start_with(store, &[&[MOVABLE_CLOCK][..], &LOCAL].concat());
     let (api, endpoint) = (sukkal.project("p"), Endpoint::start());
     let documents: Vec<Value> = KEYS.iter().flat_map(|key| documents(key)).collect();
     let bodies: Vec<Value> = documents.iter().map(|document| json!({ "type": "a", "x": document })).collect();
@@ -148,15 +142,14 @@ async fn keys_of_libraries_are_ordinary_keys_over_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_libraries_are_ordinary_keys_over_a_file_and_after_a_migration() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), RedisServer::start());
-    let uri = |folder: &Path| format!("embedded:{}", folder.display());
-    let store = uri(folder.path());
+    let store = embedded(folder.path());
 
     round_trip(&store).await;
 
     assert_intact(&store);
-    printed(&["migrate", "--from", &store, "--to", &redis.url()]);
+    migrate(&store, &redis.url());
     assert_intact(&redis.url());
-    let migrated = Sukkal::start(&redis.url());
+    let migrated = Sukkal::start_with(&redis.url(), &[MOVABLE_CLOCK]);
     let shown = answered(migrated.project("p").get("/v2/queues/q"), 200).await.json();
     assert!(metadata().iter().all(|(key, value)| shown[key] == *value));
 }

@@ -98,7 +98,7 @@ const NO_ROUTE: &str = "404 Not Found";
 const NOT_FOUND: &str = "Not found";
 const CONFLICT: &str = "Resource conflict";
 
-const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
+pub(crate) const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 /// Environment variable with the key that messages are encrypted with, and the default key of the
 /// tests.
 const KEY_OPTION: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";

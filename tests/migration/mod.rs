@@ -33,7 +33,7 @@ const COMPLETE: &str = "the migration is complete; start Sukkal with --store ";
 const COMPLETE_BEFORE: &str = "the migration was complete before, and nothing was changed";
 
 /// Returns the URI of the embedded store in a folder.
-fn embedded(folder: &Path) -> String {
+pub(crate) fn embedded(folder: &Path) -> String {
     format!("embedded:{}", folder.display())
 }
 
@@ -57,13 +57,13 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 /// Runs a migration that must be complete afterwards. Returns what it printed.
-fn migrate(from: &str, to: &str) -> String {
+pub(crate) fn migrate(from: &str, to: &str) -> String {
     let (code, text) = run(&["migrate", "--from", from, "--to", to]);
     assert!(code == Some(0) && text.contains(COMPLETE), "{code:?}: {text}");
     text
 }
 
-fn assert_intact(store: &str) {
+pub(crate) fn assert_intact(store: &str) {
     let (code, text) = run(&["check", "--store", store]);
     assert!(code == Some(0) && text.contains("no errors found"), "{code:?}: {text}");
 }
