@@ -68,7 +68,7 @@ docs:
 # power cuts (500 for the embedded store, and 500 killed processes), two thousand changes of the number of
 # shards, redrives of 100,000 dead letters, a million deliveries to subscribers, and 200 failovers without
 # receipts and with them. The same with queues in two pools that are stopped and restarted, and with queues
-# that move between pools while processes are killed. And a siege of five minutes by attackers of 17 kinds,
+# that move between pools while processes are killed. And a siege of five minutes by attackers of 19 kinds,
 # during which the 99th percentile of honest requests may be at most five times as long as before. Prints
 # what was checked.
 soak: tools

@@ -1,6 +1,7 @@
 //! What attackers do. Each attack is one connection, from its beginning to its end; then the attacker
 //! begins again.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -62,6 +63,7 @@ attackers! {
     unknown 50 send_frames_without_reading,
     unknown 60 read_byte_by_byte,
     unknown 20 reset_requests,
+    unknown 30 send_refused_requests_over_http2,
     unknown 20 try_tokens,
     known 200 send_a_large_body_without_its_end,
     known 30 request_pages_without_reading,
@@ -72,6 +74,7 @@ attackers! {
     known 8 filter_queues,
     known 8 use_many_names,
     known 8 create_refused_subscriptions,
+    known 16 post_thousands,
 }
 
 /// Returns the project of an attacker. They have several, so that they may hold most of each budget.
@@ -150,6 +153,25 @@ async fn reset_requests(target: Target, _number: usize) -> Ended {
         stream.write_all(&reset_request(id)).await?;
     }
     Ok(())
+}
+
+/// Keeps the maximum number of requests in progress, as fast as the service refuses them.
+async fn send_refused_requests_over_http2(target: Target, _number: usize) -> Ended {
+    let (sender, connection) = target.open_without_window().await?;
+    let mut requests = JoinSet::new();
+    for _ in 0..UNREAD {
+        requests.spawn(send_refused_requests(sender.clone()));
+    }
+    connection.await?;
+    Ok(())
+}
+
+/// Drops each response, whose body is not read.
+async fn send_refused_requests(sender: h2::client::SendRequest<Bytes>) -> Result<Infallible, h2::Error> {
+    loop {
+        let request = Request::get("https://localhost/v2/queues").body(()).expect("the request is valid");
+        sender.clone().ready().await?.send_request(request, true)?.0.await?;
+    }
 }
 
 async fn try_tokens(target: Target, number: usize) -> Ended {
@@ -261,5 +283,18 @@ async fn create_refused_subscriptions(target: Target, number: usize) -> Ended {
         let options = format!(r#"{{"subscriber": "http://127.0.0.1:{queue}", "options": {}}}"#, metadata());
         client.send(&project(number), "POST", &format!("/v2/queues/r{queue}/subscriptions"), options).await?;
     }
+    Ok(())
+}
+
+/// Posts the largest number of messages at once, again and again.
+async fn post_thousands(target: Target, number: usize) -> Ended {
+    let mut client = target.open_client().await?;
+    let path = format!("/v2/queues/posts-{number}");
+    let message = json!({ "ttl": 300, "body": "x".repeat(100) });
+    let messages = Bytes::from(json!({ "messages": vec![message; 1_000] }).to_string());
+    for _ in 0..5 {
+        client.send(&project(number), "POST", &format!("{path}/messages"), messages.clone()).await?;
+    }
+    client.send(&project(number), "DELETE", &path, "").await?;
     Ok(())
 }

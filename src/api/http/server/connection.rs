@@ -33,6 +33,8 @@ pub(in crate::api::http) struct Connection {
     /// Whether a request of the client was accepted that needs a credential, or would need one if the
     /// service required credentials.
     is_known: AtomicBool,
+    /// Number of steps that were taken for the connection while its client was unknown.
+    unknown_steps: AtomicUsize,
     /// When the connection was accepted, in microseconds since the start of the clock.
     pub(super) accepted_us: u64,
     /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
@@ -93,6 +95,7 @@ impl Connection {
             protocol: OnceLock::new(),
             clock_start,
             is_known: AtomicBool::new(false),
+            unknown_steps: AtomicUsize::new(0),
             accepted_us: now_us,
             state: AtomicU64::new(now_us),
             event_streams: AtomicUsize::new(0),
@@ -115,6 +118,16 @@ impl Connection {
     /// Returns whether a request of the client was accepted that needs a credential.
     pub(in crate::api::http) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of steps that were taken for the connection while its client was unknown.
+    pub(super) fn unknown_steps(&self) -> usize {
+        self.unknown_steps.load(Ordering::Relaxed)
+    }
+
+    /// Counts such a step.
+    pub(super) fn note_unknown_step(&self) {
+        self.unknown_steps.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends the connection at once.

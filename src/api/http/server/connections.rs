@@ -56,7 +56,12 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 impl Connections {
     /// Creates the set of connections of a listener, with at most `max` connections. `counts`
     /// has their number.
-    pub(super) fn new(max: usize, response_timeout: Duration, counts: ConnectionCounts) -> Self {
+    pub(super) fn new(
+        max: usize,
+        response_timeout: Duration,
+        unknown_turns: UnknownTurns,
+        counts: ConnectionCounts,
+    ) -> Self {
         let open = Arc::new(OpenConnections { by_number: Mutex::default(), start: Instant::now() });
         let permits = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
         let (swept, slow) = (Arc::downgrade(&open), counts.clone());
@@ -69,7 +74,7 @@ impl Connections {
             }
         });
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        Self { permits, open, unknown_turns: UnknownTurns::new(), counts, response_timeout, tasks, closing }
+        Self { permits, open, unknown_turns, counts, response_timeout, tasks, closing }
     }
 
     /// Waits until one more connection may be open. If there are too many, it closes one as soon as

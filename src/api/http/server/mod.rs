@@ -40,6 +40,7 @@ use self::connections::Connections;
 use self::http2::Http2;
 use self::tls::Accepted;
 pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
+use self::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
 use crate::authentication::Peer;
@@ -90,11 +91,12 @@ pub async fn serve(
     let ServerLimits { head_timeout, connections_max } = limits;
     let mut http1 = http1::Builder::new();
     http1.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
-    let http2 = Http2::new(router.clone(), head_timeout, connections_max);
+    let unknown_turns = UnknownTurns::new();
+    let http2 = Http2::new(router.clone(), head_timeout, connections_max, unknown_turns.clone());
     let service = TowerToHyperService::new(router);
     let handshake_timeout = HANDSHAKE_TIMEOUT.min(head_timeout);
     let server = Arc::new(Server { http1, http2, service, handshake_timeout, counts: counts.clone() });
-    let connections = Connections::new(connections_max, head_timeout, counts);
+    let connections = Connections::new(connections_max, head_timeout, unknown_turns, counts);
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {

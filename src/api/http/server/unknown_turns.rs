@@ -1,7 +1,8 @@
 //! Turns of unknown clients: however many there are, they use the time that the others leave.
 //!
 //! The first steps of a connection have turns of their own. So a new client, who has to become known, does
-//! not wait for all those who stay unknown.
+//! not wait for all those who stay unknown. Each request over HTTP/2 has a task of its own, whose steps are
+//! steps of its connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,6 +22,7 @@ const STEPS_PER_ROUND: usize = 4;
 const FIRST_STEPS: usize = 16;
 
 /// The steps that unknown clients may still take in this round.
+#[derive(Clone)]
 pub(super) struct UnknownTurns {
     first: Arc<Semaphore>,
     further: Arc<Semaphore>,
@@ -32,15 +34,17 @@ impl UnknownTurns {
         Self { first, further }
     }
 
-    /// Serves a connection. As long as its client is unknown, each step waits for its turn.
-    pub(super) fn serve<F: Future<Output = ()>>(
+    /// Serves a connection, or a request of it. As long as its client is unknown, each step waits for its
+    /// turn.
+    pub(super) fn serve<F: Future>(
         &self,
         connection: Arc<Connection>,
         serve: F,
-    ) -> impl Future<Output = ()> + use<F> {
+    ) -> impl Future<Output = F::Output> + use<F> {
         let (mut turns, further) = (Some(PollSemaphore::new(self.first.clone())), self.further.clone());
+        let mut is_new = true;
         async move {
-            let (mut serve, mut steps) = (pin!(serve), 0);
+            let mut serve = pin!(serve);
             poll_fn(|context| {
                 if connection.is_known() {
                     // A turn that is still awaited would be lost.
@@ -49,11 +53,12 @@ impl UnknownTurns {
                 let Some(turns) = &mut turns else {
                     return serve.as_mut().poll(context);
                 };
-                let turn = ready!(turns.poll_acquire(context));
-                steps += 1;
-                if steps == FIRST_STEPS {
+                if is_new && connection.unknown_steps() >= FIRST_STEPS {
+                    is_new = false;
                     *turns = PollSemaphore::new(further.clone());
                 }
+                let turn = ready!(turns.poll_acquire(context));
+                connection.note_unknown_step();
                 let served = serve.as_mut().poll(context);
                 tokio::spawn(async move {
                     // This completes when the tasks that can run now have run.
@@ -62,7 +67,7 @@ impl UnknownTurns {
                 });
                 served
             })
-            .await;
+            .await
         }
     }
 }
@@ -89,19 +94,25 @@ mod tests {
         Arc::new(Connection::new(peer, Instant::now(), unsent, CancellationToken::new()))
     }
 
-    /// Serves a client that sends what takes this number of steps. Returns its connection and the number of
-    /// its steps.
+    /// Serves a new client that sends what takes this number of steps. Returns its connection and the number
+    /// of its steps.
     fn serve_client(turns: &UnknownTurns, max: usize) -> (Arc<Connection>, Arc<AtomicUsize>) {
-        let (connection, steps) = (connection(), Arc::new(AtomicUsize::new(0)));
+        let connection = connection();
+        (connection.clone(), serve_request(turns, connection, max))
+    }
+
+    /// Serves a request of a client that takes this number of steps, and returns their number.
+    fn serve_request(turns: &UnknownTurns, connection: Arc<Connection>, max: usize) -> Arc<AtomicUsize> {
+        let steps = Arc::new(AtomicUsize::new(0));
         let counted = steps.clone();
         let serve = poll_fn(move |context| {
             if counted.fetch_add(1, Ordering::Relaxed) < max {
                 context.waker().wake_by_ref();
             }
-            Poll::Pending
+            Poll::<()>::Pending
         });
-        tokio::spawn(turns.serve(connection.clone(), serve));
-        (connection, steps)
+        tokio::spawn(turns.serve(connection, serve));
+        steps
     }
 
     /// Lets all tasks run in turn.
@@ -132,11 +143,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_client_does_not_wait_for_all_those_who_stay_unknown() {
+    async fn a_new_client_does_not_wait_for_the_requests_of_all_those_who_stay_unknown() {
         let turns = UnknownTurns::new();
-        let old = [(); CLIENTS].map(|()| serve_client(&turns, usize::MAX));
-        while old.iter().any(|(_, steps)| steps.load(Ordering::Relaxed) < FIRST_STEPS) {
+        let old = [(); CLIENTS].map(|()| connection());
+        for connection in old.iter().cycle().take(3 * CLIENTS) {
+            serve_request(&turns, connection.clone(), usize::MAX);
+        }
+        while old.iter().any(|connection| connection.unknown_steps() < FIRST_STEPS) {
             yield_now().await;
+        }
+        // Later requests of a connection are not new.
+        for connection in &old {
+            serve_request(&turns, connection.clone(), usize::MAX);
         }
 
         let new = [serve_client(&turns, usize::MAX)];

@@ -32,6 +32,7 @@ use self::outgoing::OutgoingBody;
 use super::client_stream::ClientStream;
 use super::connection::Connection;
 use super::delivery::PendingDeliveries;
+use super::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
 
@@ -62,6 +63,7 @@ pub(super) struct Http2 {
     requests: Arc<Semaphore>,
     /// The same for unknown clients, which have a share of their own.
     unknown_requests: Arc<Semaphore>,
+    unknown_turns: UnknownTurns,
 }
 
 /// Unknown clients have one of this number of permits for requests in progress.
@@ -69,7 +71,7 @@ const UNKNOWN_SHARE: usize = 4;
 
 impl Http2 {
     /// Creates the server for the connections of a listener.
-    pub(super) fn new(router: Router, timeout: Duration, connections_max: usize) -> Self {
+    pub(super) fn new(router: Router, timeout: Duration, connections_max: usize, unknown_turns: UnknownTurns) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -87,7 +89,7 @@ impl Http2 {
         let connections_max = connections_max.min(Semaphore::MAX_PERMITS);
         let [requests, unknown_requests] =
             [connections_max, connections_max.div_ceil(UNKNOWN_SHARE)].map(Semaphore::new).map(Arc::new);
-        Self { builder, router, timeout, requests, unknown_requests }
+        Self { builder, router, timeout, requests, unknown_requests, unknown_turns }
     }
 
     /// Serves a connection until it ends. When `close` is canceled, the requests in progress are
@@ -104,6 +106,7 @@ impl Http2 {
             router: self.router.clone(),
             requests: self.requests.clone(),
             unknown_requests: self.unknown_requests.clone(),
+            unknown_turns: self.unknown_turns.clone(),
             connection,
             certificate,
             activity: activity.clone(),
@@ -141,6 +144,7 @@ struct RequestService {
     router: Router,
     requests: Arc<Semaphore>,
     unknown_requests: Arc<Semaphore>,
+    unknown_turns: UnknownTurns,
     connection: Arc<Connection>,
     certificate: Option<ClientCertificate>,
     activity: Arc<Activity>,
@@ -170,7 +174,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         if let Some(certificate) = &self.certificate {
             extensions.insert(certificate.clone());
         }
-        let response = self.router.clone().call(request);
+        let response = self.unknown_turns.serve(self.connection.clone(), self.router.clone().call(request));
         Box::pin(async move {
             let response = response.await.unwrap_or_else(|error: Infallible| match error {});
             Ok(outgoing(response, deliveries, in_progress))
