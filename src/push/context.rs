@@ -22,6 +22,8 @@ pub(super) struct Context {
     pub(super) trusts: Option<Arc<dyn Trusts>>,
     /// Memory for the messages whose attempts have begun, also for those that wait for a connection.
     pub(super) memory: MemoryBudget,
+    /// Memory for the options of the subscriptions that deliverers have loaded.
+    pub(super) options_memory: MemoryBudget,
     /// Time after which a subscription is disabled if every attempt has failed.
     pub(super) disable_after: Duration,
     /// Whether all subscribers must confirm before they are notified.

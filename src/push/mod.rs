@@ -47,6 +47,9 @@ const FALLBACK_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum size in bytes of the messages whose attempts have begun.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Maximum size in bytes of the options of all subscriptions that deliverers have loaded. Half of it, which
+/// one project may use, is enough for the largest number of subscriptions of a queue with the largest options.
+const OPTIONS_BYTES_MAX: usize = 128 << 20;
 
 /// Longest time for which a process remembers that it has work to do.
 const REMINDER_MAX: Duration = Duration::from_secs(60);
@@ -110,6 +113,7 @@ impl Push {
             rules: config.addresses,
             trusts: broker.trusts(),
             memory: MemoryBudget::new(MESSAGE_BYTES_MAX),
+            options_memory: MemoryBudget::new(OPTIONS_BYTES_MAX),
             metrics,
             stopping: CancellationToken::new(),
         });

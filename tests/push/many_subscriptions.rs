@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
@@ -51,6 +52,46 @@ fn cpu_time_ns(process: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("schedstat")).ok());
     stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// A deliverer has loaded all options of its queue when it delivers, and keeps them for seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn options_that_deliverers_load_have_a_memory_budget_for_each_project() {
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[("SUKKAL_PUSH__ALLOWED_PORTS", "1-65535")]].concat());
+    let endpoint = Endpoint::start();
+    let [large, other] = ["p", "other"].map(|project| sukkal.project(project));
+    let subscribe = async |api: &Api, queue: &str, count: usize| {
+        let subscribe_one = |number: usize| {
+            let subscriber = endpoint.url(&format!("/{number}"));
+            let body = json!({ "subscriber": subscriber, "options": { "match": { "n": number }, "x": "x".repeat(OPTIONS_BYTES) } });
+            api.post(&format!("/v2/queues/{queue}/subscriptions"), &body).send()
+        };
+        stream::iter(0..count)
+            .map(subscribe_one)
+            .buffer_unordered(8)
+            .for_each(async |sent| {
+                assert_eq!(sent.unwrap().status(), 201);
+            })
+            .await;
+    };
+    let post = async |api: &Api, queue: &str| {
+        let message = json!({ "messages": [{ "ttl": 300, "body": { "n": 1 } }] });
+        let posted = api.post(&format!("/v2/queues/{queue}/messages"), &message).send().await.unwrap();
+        assert_eq!(posted.status(), 201);
+    };
+    // Together more than half of 128 MiB.
+    subscribe(&large, "a", 700).await;
+    subscribe(&large, "b", 500).await;
+    subscribe(&other, "c", 2).await;
+
+    post(&large, "a").await;
+    endpoint.wait_for(1).await;
+    post(&large, "b").await;
+    sukkal.logged("the options of subscriptions use up the memory").await;
+    post(&other, "c").await;
+    endpoint.wait_for(2).await;
+
+    endpoint.wait_for(3).await;
 }
 
 async fn subscribe_a_hundred(api: &Api, first: usize) {

@@ -12,6 +12,7 @@ use crate::domain::{
     DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Rank, RetryPolicy, Subscription,
     SubscriptionId, SubscriptionStatus,
 };
+use crate::memory_budget::BudgetExceeded;
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
 
@@ -100,6 +101,8 @@ impl Deliverer {
             self.redeliver_abandoned(id).await?;
             return self.carry_out_requests(id).await;
         }
+        let memory = self.context.options_memory.share(self.deliveries.queue().project());
+        memory.take(subscription.settings.options.as_msgpack().len()).map_err(|BudgetExceeded| Stop::NoMemory)?;
         let options = Arc::new(options_of(&subscription));
         let policy = RetryPolicy::from_settings(options.retry_policy.as_ref(), self.queue_policy.as_ref());
         let target = Arc::new(Target::new(&subscription, options.clone(), &self.context.rules));
@@ -110,12 +113,13 @@ impl Deliverer {
             // Attempts that wait for a connection begin again with the new settings.
             std::mem::replace(&mut managed.target, target).retire();
             managed.state.update(subscription, options);
+            managed.memory = memory;
         } else {
             let requires_confirmation = self.context.requires_confirmation(&subscription.settings.subscriber);
             let now = Instant::now();
             let state =
                 SubscriptionDeliveries::new(subscription, options, policy, progress, requires_confirmation, now);
-            self.subscribers.insert(id, Managed { state, target });
+            self.subscribers.insert(id, Managed { state, target, memory });
         }
         self.redeliver_abandoned(id).await?;
         self.carry_out_requests(id).await

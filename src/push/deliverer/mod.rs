@@ -42,6 +42,8 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(4);
 const LINGER: Duration = Duration::from_secs(5);
 /// Pause before messages are loaded again for which there was no memory.
 const PAUSE_FOR_MEMORY: Duration = Duration::from_millis(50);
+/// Pause before the subscriptions are loaded again for whose options there was no memory.
+const PAUSE_FOR_OPTIONS: Duration = Duration::from_secs(1);
 /// Pause after a failure of the store.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
@@ -69,6 +71,8 @@ pub(super) struct Deliverer {
     attempts: JoinSet<Finished>,
     /// Whether an attempt could not begin, because there was no memory for its message.
     is_short_of_memory: bool,
+    /// Whether there was no memory for the options of a subscription, so that all work on the queue ends.
+    lacks_memory_for_options: bool,
     /// The subscriptions that are to be paused or disabled.
     stops: Vec<(SubscriptionId, SubscriptionState)>,
     /// When the first outcome that is not saved came.
@@ -89,6 +93,8 @@ enum Next {
 enum Stop {
     /// Another process has the lease, or may have it.
     LeaseLost,
+    /// The project may not hold the options of all subscriptions of the queue now.
+    NoMemory,
     /// The store failed.
     Store(Error),
 }
@@ -131,6 +137,7 @@ impl Deliverer {
             ready: BTreeSet::new(),
             attempts: JoinSet::new(),
             is_short_of_memory: false,
+            lacks_memory_for_options: false,
             stops: Vec::new(),
             changed_at: None,
             idle_since: None,
@@ -143,11 +150,19 @@ impl Deliverer {
         loop {
             match self.step().await {
                 Ok(Next::Continue) => self.wait().await,
+                Ok(Next::End(_)) if self.lacks_memory_for_options => return self.pause_for_memory().await,
                 Ok(Next::End(work_after)) => return work_after,
                 Err(Stop::LeaseLost) => {
                     debug!(queue = %self.deliveries.queue(), "another process has taken a delivery lease");
                     // Nobody has taken it if the queue was deleted and created again.
                     return Some(PAUSE_AFTER_FAILURE);
+                }
+                Err(Stop::NoMemory) => {
+                    warn!(
+                        queue = %self.deliveries.queue(),
+                        "the options of subscriptions use up the memory; the deliveries of the queue wait"
+                    );
+                    self.lacks_memory_for_options = true;
                 }
                 Err(Stop::Store(Error::Store(error))) if error.is_transient() => {
                     debug!(queue = %self.deliveries.queue(), %error, "deliveries wait for the store");
@@ -170,6 +185,9 @@ impl Deliverer {
         self.store_stops().await?;
         if self.is_save_due() {
             self.save().await?;
+        }
+        if self.lacks_memory_for_options {
+            return self.stop().await;
         }
         self.reload_if_changed().await?;
         self.load_retries().await?;
@@ -314,7 +332,7 @@ impl Deliverer {
     }
 
     /// Waits for the running attempts, saves their outcomes and gives up the lease, because the
-    /// process stops.
+    /// process stops or lacks memory.
     async fn stop(&mut self) -> Result<Next, Stop> {
         self.ready.clear();
         if !self.attempts.is_empty() || !self.stops.is_empty() {
@@ -324,5 +342,15 @@ impl Deliverer {
         // Work that is due at once is announced to the other processes.
         let has_ended = self.deliveries.end_lease(self.fence, &self.feed, Some(self.feed.now_us)).await?;
         Ok(if has_ended { Next::End(None) } else { Next::Continue })
+    }
+
+    /// Lets others use the memory for a while. Returns when to begin again.
+    async fn pause_for_memory(self) -> Option<Duration> {
+        let context = self.context.clone();
+        drop(self);
+        tokio::select! {
+            () = sleep(PAUSE_FOR_OPTIONS) => Some(Duration::ZERO),
+            () = context.stopping.cancelled() => None,
+        }
     }
 }

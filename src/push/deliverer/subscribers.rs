@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::{SubscriptionId, SubscriptionState};
+use crate::memory_budget::MemoryShare;
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
 
@@ -11,6 +12,8 @@ use crate::push::target::Target;
 pub(super) struct Managed {
     pub(super) state: SubscriptionDeliveries,
     pub(super) target: Arc<Target>,
+    /// The memory of its options.
+    pub(super) memory: MemoryShare,
 }
 
 impl Managed {
