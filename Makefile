@@ -85,6 +85,7 @@ soak: tools
 	soak SUKKAL_REDRIVEN=100000 faults::redrive
 	soak SUKKAL_PUSHED=1000000 push::campaign
 	soak SUKKAL_FAILOVERS=200 faults::failovers
+	soak SUKKAL_STALLS=200 faults::stalls
 	soak SUKKAL_QUOTA_SECONDS=300 quotas::campaign
 	soak SUKKAL_SIEGE_SECONDS=300 siege
 	cat target/checked.tsv

@@ -1,33 +1,50 @@
--- Pops the next available messages of a queue: delivers and deletes them in one step.
+-- Takes the next available messages of a queue, which pop_complete.lua deletes. Until then, they are under a
+-- claim that is not listed. If it ends before that, they return to the queue.
 --
 -- A message that has been delivered as often as the queue allows moves to the queue's dead letters
 -- instead. The script pops fewer messages than requested if their records are too large for one
 -- reply.
 --
--- ARGV  1 maximum number of messages
+-- ARGV  1 maximum number of messages    2 id of the pop, which identifies a retry of this call
 -- Returns {'due'}, with nothing popped, if due changes must be applied first. Otherwise returns one
 --       of these; the number is that of the dead letters to forward:
 --   {'paused', 0} if the queue is paused;
 --   {'moved', number} if all the next messages became dead letters, so that others may follow them;
---   {'popped', number, now, the queue's epoch, shards of the messages in a fair queue, then for
---   each message its entry and record}.
-assert(#ARGV == 1, 'message_pop: 1 argument')
-local limit = tonumber(ARGV[1])
+--   {'popped', number, now, then for each message its entry before the pop and its record}.
+assert(#ARGV == 2, 'message_pop: 2 arguments')
+local limit, id = tonumber(ARGV[1]), ARGV[2]
 
 local is_due, is_paused = load_queue('z')
+local deliverable, outbox_length = {}, 0
 if is_due then
   return {'due'}
+elseif redis.call('HEXISTS', claims, id) == 1 then
+  local _, _, claimed = read_claim(id)
+  for i, entry in ipairs(claimed or {}) do
+    deliverable[i] = entry_before_claim(entry)
+  end
 elseif is_paused then
   return {'paused', 0}
+else
+  local policy = read_policy()
+  local positions, all_moved
+  deliverable, positions, all_moved = next_deliverable(limit, {}, policy)
+  outbox_length = outbox_length_of(policy)
+  if all_moved then
+    record_turns()
+    return {'moved', outbox_length}
+  elseif #deliverable > 0 then
+    local claimed = claimed_entries(deliverable, id, POP_LEASE_S, 0, 0)
+    take_from_ready(deliverable)
+    record_turns()
+    redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
+    if fairness() then
+      put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
+    end
+    store_claim(id, POP_LEASE_S, claimed, POP_FENCE, '')
+  end
 end
-local policy = read_policy()
-local deliverable, positions, all_moved = next_deliverable(limit, {}, policy)
-local outbox_length = outbox_length_of(policy)
-if all_moved then
-  record_turns()
-  return {'moved', outbox_length}
-end
-local reply = {'popped', outbox_length, decimal(now), redis.call('HGET', queue, 'e') or '', table.concat(positions)}
+local reply = {'popped', outbox_length, decimal(now)}
 if #deliverable > 0 then
   local records = redis.call('HMGET', messages, unpack(keys_of(deliverable)))
   for i, entry in ipairs(deliverable) do
@@ -35,8 +52,5 @@ if #deliverable > 0 then
       reply[#reply + 1], reply[#reply + 2] = entry, records[i]
     end
   end
-  remove_messages(ready, deliverable)
-  record_turns()
-  remove_empty_blocks(#deliverable)
 end
 return reply

@@ -4,6 +4,12 @@
 -- delay has a lease of its own, named by RETURNED and its entry.
 local CLAIM = '>I4I8I8I2c0'
 local RETURNED = '~'
+-- What `claims` has instead of a withdrawn claim, in case that the command that creates it arrives later.
+local UNDONE = ''
+local UNDONE_LEASE_US = 60000000
+-- A pop is a claim without a fence that is not listed, until its messages are deleted.
+local POP_LEASE_S = 60
+local POP_FENCE = 0
 -- Field k of the queue: the last fence, and the number of messages that claims have taken so far.
 -- Both only grow, and survive a purge.
 local CLAIM_COUNTERS = '>I8I8'
@@ -12,7 +18,7 @@ local CLAIM_COUNTERS = '>I8I8'
 -- renewed, its fence and its client; nothing if the claim is not live.
 local function read_claim(id)
   local claim = redis.call('HGET', claims, id)
-  if claim then
+  if claim and claim ~= UNDONE then
     local ttl, since, fence, client, next_byte = struct.unpack(CLAIM, claim)
     return ttl, since, split(string.sub(claim, next_byte), IN_FLIGHT_BYTES), fence, client
   end
@@ -66,6 +72,25 @@ end
 -- Returns the entry of a message whose claim was released or has expired.
 local function released_entry(entry)
   return string.sub(entry, 1, DELIVERED_BYTES)
+end
+
+-- Returns the entry that a message in flight had before its claim.
+local function entry_before_claim(entry)
+  return string.sub(entry, 1, FRESH_BYTES) .. delivery_before(entry)
+end
+
+-- Makes messages in flight available again in their state before their claim.
+local function withdraw(entries)
+  return_to_ready(entries, entry_before_claim)
+  if #entries > 0 then
+    -- Without the claim, the messages may expire earlier than was recorded for it.
+    local blocks = {}
+    for _, entry in ipairs(entries) do
+      local block = block_of(rank_of(entry))
+      blocks[block] = math.min(blocks[block] or math.huge, current_end_s(entry_before_claim(entry)))
+    end
+    note_expirations(blocks)
+  end
 end
 
 -- Returns a claim as the reply of a script. `waiting` is the number of dead letters to forward.

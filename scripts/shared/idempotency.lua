@@ -1,5 +1,4 @@
--- Stored outcomes of posts with an idempotency key, and of restored pops. They are deleted with the
--- queue.
+-- Stored outcomes of posts with an idempotency key. They are deleted with the queue.
 local EXPIRED_REMOVED_MAX = 8
 
 -- Stores the outcome of a request for this many seconds, and removes some expired outcomes.

@@ -369,7 +369,7 @@ mod tests {
         CheckHealth       | -    -      -        -      -       yes   -              | -    -      yes   -
         ProbeStore        | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
         ReadMetrics       | yes  yes    yes      yes    yes     yes   yes            | yes  yes    yes   yes
-        WithdrawClaim     | -    -      -        -      -       -     -              | -    -      -     -
+        EndTaking         | -    -      -        -      -       -     -              | -    -      -     -
         RestoreMessages   | -    -      -        -      -       -     -              | -    -      -     -
         RunTask           | -    -      -        -      -       -     -              | -    -      -     -
         Deliver           | -    -      -        -      -       -     -              | -    -      -     -

@@ -162,8 +162,8 @@ actions! {
     ProbeStore => Everybody,
     /// Reads the metrics of the process.
     ReadMetrics => Everybody,
-    /// Ends a claim that was not delivered, as if it had never been created.
-    WithdrawClaim => Service,
+    /// Ends a claim or a pop: it is undone if it was not delivered, or final.
+    EndTaking => Service,
     /// Stores popped messages again that were not delivered.
     RestoreMessages => Service,
     /// Does the steps of a task.
@@ -243,7 +243,7 @@ impl Action {
             | Self::CheckHealth
             | Self::ProbeStore
             | Self::ReadMetrics
-            | Self::WithdrawClaim
+            | Self::EndTaking
             | Self::RestoreMessages
             | Self::RunTask
             | Self::Deliver

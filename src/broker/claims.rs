@@ -78,8 +78,10 @@ impl Broker {
         is_returnable: bool,
     ) -> Result<Taken<Undelivered<Claim>>, Error> {
         let new = NewClaim { limit: self.encryption.claimable(&store, queue, new.limit).await?, ..new };
-        let claim = match store.create_claim(queue, &new).await? {
-            Taken::Messages(claim) => claim,
+        let id = ClaimId::random();
+        let guard = ReturnGuard::of_claim(self, queue, id);
+        let (mut claim, guard) = match guard.taken_by(store.create_claim(queue, id, &new).await)? {
+            Taken::Messages(taken) => taken,
             Taken::Nothing => return Ok(Taken::Nothing),
             Taken::Paused => return Ok(Taken::Paused),
         };
@@ -87,25 +89,9 @@ impl Broker {
         // Also if the claim is withdrawn later: its messages are never claimed for the first time
         // again.
         self.metrics.record_pickup_delays(claim.pickup_delays.iter().copied());
-        let return_guard =
-            if is_returnable { ReturnGuard::of_claim(self, queue, claim.id) } else { ReturnGuard::none() };
-        let value = self.decrypt_claim(queue, claim).await?;
-        Ok(Taken::Messages(Undelivered { value, return_guard }))
-    }
-
-    /// Returns the claim with its messages decrypted, or withdraws the claim if one cannot be
-    /// decrypted.
-    async fn decrypt_claim(&self, queue: &QueueId, mut claim: Claim) -> Result<Claim, Error> {
-        match self.encryption.decrypt_all(queue, claim.messages) {
-            Ok(messages) => {
-                claim.messages = messages;
-                Ok(claim)
-            }
-            Err(error) => {
-                self.withdraw_claim(&Caller::System, queue, claim.id).await?;
-                Err(error)
-            }
-        }
+        claim.messages = self.encryption.decrypt_all(queue, claim.messages)?;
+        let return_guard = if is_returnable { guard } else { guard.disarmed() };
+        Ok(Taken::Messages(Undelivered { value: claim, return_guard }))
     }
 
     /// Returns the claim with the messages that it still holds.

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -74,6 +74,9 @@ use crate::domain::{
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
+
+/// Maximum number of claims and pops that are being ended.
+const ENDING_MAX: usize = 10_000;
 
 /// Number of queues that a process usually knows.
 const KNOWN_QUEUES: usize = 10_000;
@@ -106,6 +109,8 @@ pub struct Parts {
     encryption: Encryption,
     /// The writes that are running.
     writes: TaskTracker,
+    /// Limits the number of claims and pops that are being ended.
+    ending: Arc<Semaphore>,
     shared_reads: SharedReads,
     filter_turns: FilterTurns,
     waiting: Waiting,
@@ -209,6 +214,7 @@ impl Broker {
             known_queues: Cache::with_weighter(KNOWN_QUEUES, KNOWN_QUEUES_BYTES_MAX, KnownQueueWeight),
             encryption: Encryption::new(cipher),
             writes: TaskTracker::new(),
+            ending: Arc::new(Semaphore::new(ENDING_MAX)),
             shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
             last_probe: Cached::new(Duration::ZERO),

@@ -1,21 +1,26 @@
-//! Messages that were claimed or popped for a waiting client are returned to their queue if they
-//! are not delivered. Otherwise no other client would get them before the claim expires, or ever.
+//! Messages that were claimed or popped are returned to their queue if their client does not get them:
+//! because it has gone, or because the store has not said whether it has carried out the command. Otherwise
+//! no other client would get them before the claim expires, or ever.
 
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{ClaimId, QueueId};
-use crate::storage::Popped;
+use crate::domain::{ClaimId, QueueId, Taken};
+use crate::storage::{self, Popped};
 
 /// The pause between two attempts to return messages.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum number of attempts to withdraw a claim, which expires by itself too.
-const WITHDRAWALS_MAX: usize = 30;
+/// The pause between the first two attempts to end a claim or a pop. Each further one is twice as long, up to
+/// [`RETRY_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Maximum number of these attempts, because claims and pops also end by themselves.
+const ATTEMPTS_MAX: usize = 300;
 
 /// A claim or popped messages with the guard that returns them.
 #[derive(Debug)]
@@ -40,8 +45,21 @@ struct Return {
 
 #[derive(Debug)]
 enum Returned {
+    /// All of a claim.
     Claim(ClaimId),
+    /// All messages of a pop that is not final, which becomes final when the guard is disarmed.
+    Pop(ClaimId, Vec<Duration>),
+    /// These messages of a pop.
     Popped(Vec<Popped>),
+}
+
+/// How a claim or a pop ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Its client does not get it, or it is not known whether it was created.
+    Withdraw(ClaimId),
+    /// The process or the client has the messages of the pop.
+    Complete(ClaimId),
 }
 
 impl<T> Undelivered<T> {
@@ -63,6 +81,12 @@ impl ReturnGuard {
         Self::new(broker, queue, Returned::Claim(claim))
     }
 
+    /// Creates a guard of a pop that is not final. Disarming it makes the pop final.
+    pub(super) fn of_pop(broker: &Broker, queue: &QueueId, pop: ClaimId, popped: &[Popped]) -> Self {
+        let pickup_delays = popped.iter().filter_map(|popped| popped.pickup_delay).collect();
+        Self::new(broker, queue, Returned::Pop(pop, pickup_delays))
+    }
+
     pub(super) fn of_popped(broker: &Broker, queue: &QueueId, popped: Vec<Popped>) -> Self {
         Self::new(broker, queue, Returned::Popped(popped))
     }
@@ -71,17 +95,44 @@ impl ReturnGuard {
         Self(Some(Box::new(Return { broker: broker.clone(), queue: queue.clone(), messages })))
     }
 
+    /// Returns what the command has taken that this guard would return. Disarms the guard if the command
+    /// has certainly taken nothing.
+    pub(super) fn taken_by<T>(self, result: Result<Taken<T>, storage::Error>) -> Result<Taken<(T, Self)>, Error> {
+        let known = match result {
+            Ok(Taken::Messages(taken)) => return Ok(Taken::Messages((taken, self))),
+            Ok(Taken::Nothing) => Ok(Taken::Nothing),
+            Ok(Taken::Paused) => Ok(Taken::Paused),
+            Err(error) if error.leaves_outcome_unknown() => return Err(error.into()),
+            Err(error) => Err(error.into()),
+        };
+        self.disarm();
+        known
+    }
+
     /// Returns whether the guard has messages to return.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.0.is_some()
     }
 
+    /// Returns a guard that returns nothing instead.
+    pub(super) fn disarmed(self) -> Self {
+        self.disarm();
+        Self::none()
+    }
+
     /// Disarms the guard, because the client has received the messages.
     pub fn disarm(mut self) {
         // Popped messages that are returned have not been picked up, so they are counted only now.
-        if let Some(Return { broker, messages: Returned::Popped(popped), .. }) = self.0.take().as_deref() {
-            broker.metrics.record_pickup_delays(popped.iter().filter_map(|popped| popped.pickup_delay));
+        match self.0.take().as_deref() {
+            Some(Return { broker, messages: Returned::Popped(popped), .. }) => {
+                broker.metrics.record_pickup_delays(popped.iter().filter_map(|popped| popped.pickup_delay));
+            }
+            Some(Return { broker, queue, messages: Returned::Pop(pop, pickup_delays) }) => {
+                broker.metrics.record_pickup_delays(pickup_delays.iter().copied());
+                broker.complete_pop(queue, *pop);
+            }
+            Some(Return { messages: Returned::Claim(_), .. }) | None => {}
         }
     }
 }
@@ -102,17 +153,20 @@ impl Return {
     async fn run(self: Box<Self>) {
         let Self { broker, queue, messages } = *self;
         match messages {
-            Returned::Claim(claim) => broker.withdraw_until_done(&queue, claim).await,
+            Returned::Claim(id) | Returned::Pop(id, _) => broker.end_in_time(&queue, End::Withdraw(id)).await,
             Returned::Popped(popped) => broker.restore_until_stored(queue, popped).await,
         }
     }
 }
 
 impl Broker {
-    /// Ends a claim that was not delivered. Its messages do not count as claimed by it.
-    pub(super) async fn withdraw_claim(&self, caller: &Caller, queue: &QueueId, claim: ClaimId) -> Result<(), Error> {
-        let store = self.store.authorize(caller, Action::WithdrawClaim, queue)?.admit().await?;
-        Ok(store.withdraw_claim(queue, claim).await?)
+    /// Ends a claim or a pop.
+    async fn end(&self, caller: &Caller, queue: &QueueId, end: End) -> Result<(), Error> {
+        let store = self.store.authorize(caller, Action::EndTaking, queue)?.admit().await?;
+        Ok(match end {
+            End::Withdraw(id) => store.withdraw_claim(queue, id).await,
+            End::Complete(pop) => store.complete_pop(queue, pop).await,
+        }?)
     }
 
     /// Stores popped messages again as they were.
@@ -121,15 +175,29 @@ impl Broker {
         Ok(store.restore_messages(queue, popped).await?)
     }
 
-    /// Withdraws a claim, and retries if the store fails.
-    async fn withdraw_until_done(&self, queue: &QueueId, claim: ClaimId) {
-        for _ in 0..WITHDRAWALS_MAX {
-            match self.withdraw_claim(&Caller::System, queue, claim).await {
+    /// Makes a pop final in the background, because the process or the client has its messages.
+    pub(super) fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> JoinHandle<()> {
+        let (this, queue) = (self.clone(), queue.clone());
+        self.writes.spawn(async move { this.end_in_time(&queue, End::Complete(pop)).await })
+    }
+
+    /// Ends a claim or a pop, and retries if the store fails. Gives up when it may have ended by itself, or
+    /// if too many are being ended.
+    async fn end_in_time(&self, queue: &QueueId, end: End) {
+        let Ok(_permit) = self.ending.try_acquire() else {
+            warn!(%queue, "too many claims and pops are being ended; this one ends later");
+            return;
+        };
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..ATTEMPTS_MAX {
+            match self.end(&Caller::System, queue, end).await {
                 Ok(()) => return,
-                Err(error) => warn!(%error, %queue, %claim, "cannot withdraw an undelivered claim yet"),
+                Err(error) => debug!(%error, %queue, ?end, "cannot end a claim or a pop yet"),
             }
-            sleep(RETRY_PAUSE).await;
+            sleep(pause).await;
+            pause = RETRY_PAUSE.min(2 * pause);
         }
+        warn!(%queue, "the store has not answered for minutes; a claim or a pop ends later");
     }
 
     /// Restores popped messages, and retries until they are stored, because the process has the

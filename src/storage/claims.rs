@@ -39,7 +39,10 @@ pub trait ClaimStore: Send + Sync {
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
     /// crashes in between.
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error>;
+    ///
+    /// The caller chooses a random id for the claim. After an error, it calls [`Self::withdraw_claim`],
+    /// because the claim may exist.
+    async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error>;
 
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error>;
@@ -78,8 +81,8 @@ pub trait ClaimStore: Send + Sync {
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
 
     /// Releases a claim that its client never received, and undoes its effect on the messages'
-    /// delivery state: the claim does not count as a delivery. Withdrawing an expired or unknown
-    /// claim has no effect.
+    /// delivery state: the claim does not count as a delivery. If the command that creates the claim
+    /// arrives at the store after this, it creates none.
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
 }
 

@@ -83,6 +83,12 @@ impl Error {
         }
     }
 
+    /// Returns whether the operation may have been carried out, or may still be.
+    #[must_use]
+    pub fn leaves_outcome_unknown(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::NotDurable { .. })
+    }
+
     /// Returns whether the same operation may succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {

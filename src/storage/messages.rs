@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use uuid::Uuid;
 
 use super::error::Error;
 use super::queues::QueueStore;
@@ -96,8 +95,7 @@ pub trait MessageStore: QueueStore {
         claims: &[ClaimId],
     ) -> Result<DeleteOutcome, Error>;
 
-    /// Returns the next available messages, at most `limit` of them, and deletes them in the same
-    /// atomic step.
+    /// Takes the next available messages, at most `limit` of them, in one atomic step.
     ///
     /// Takes nothing if no message is available or the queue is paused.
     ///
@@ -105,11 +103,24 @@ pub trait MessageStore: QueueStore {
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead, as in a claim.
     ///
-    /// If the reply to a pop is lost, its outcome is unknown, so the driver does not repeat it.
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error>;
+    /// The caller chooses an id for the pop. If [`Self::pops_are_final`], the messages are deleted in the
+    /// same step. Otherwise they are claimed, and [`Self::complete_pop`] deletes them. If that is not called
+    /// within a minute, they return to the queue. After an error, the caller withdraws the claim whose id
+    /// is that of the pop, because the store may have taken messages.
+    async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error>;
 
-    /// Restores popped messages that did not reach their client. They are unchanged, and have their
-    /// original positions and shards.
+    /// Returns whether a pop deletes its messages, because its outcome is always known.
+    fn pops_are_final(&self) -> bool {
+        true
+    }
+
+    /// Deletes the messages of a pop.
+    async fn complete_pop(&self, _queue: &QueueId, _pop: ClaimId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns messages of a pop to the queue that did not reach their client, before the pop is
+    /// completed. They are unchanged, and have their original positions and shards.
     ///
     /// Has no effect if the queue was deleted or purged since the pop, or if the messages were
     /// restored before.
@@ -249,7 +260,7 @@ pub struct Popped {
     /// or purged.
     pub(super) epoch: u64,
     /// Id of the pop, by which the store recognizes a repeated restoration.
-    pub(super) pop: Uuid,
+    pub(super) pop: ClaimId,
 }
 
 impl Popped {

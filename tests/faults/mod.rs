@@ -33,5 +33,6 @@ mod rekey;
 mod requests;
 mod sentinel;
 mod service_manager;
+mod stalls;
 mod stored;
 mod waiting;

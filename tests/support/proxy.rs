@@ -48,6 +48,7 @@ impl Proxy {
             relay: Relay {
                 target: Arc::new(Mutex::new(target)),
                 forwarding: watch::Sender::new(true),
+                forwarding_replies: watch::Sender::new(true),
                 replies_to_drop: Arc::default(),
             },
             connections: Arc::default(),
@@ -78,7 +79,12 @@ impl Proxy {
         self.relay.forwarding.send_replace(false);
     }
 
-    /// Ends `black_hole` and `refuse`, and forwards the data that was held back. Call `cut` first
+    /// Holds back what the servers send. The commands arrive.
+    pub fn hold_replies(&self) {
+        self.relay.forwarding_replies.send_replace(false);
+    }
+
+    /// Ends `black_hole`, `hold_replies` and `refuse`, and forwards the data that was held back. Call `cut` first
     /// if the silent connections should be closed.
     pub fn restore(&self) {
         let mut listening = self.listening();
@@ -92,6 +98,7 @@ impl Proxy {
             *listening = socket.map(|socket| self.start_listening(socket));
         }
         self.relay.forwarding.send_replace(true);
+        self.relay.forwarding_replies.send_replace(true);
     }
 
     /// Closes every connection at both ends, including those that are not accepted yet. New
@@ -188,6 +195,7 @@ impl Drop for Proxy {
 struct Relay {
     target: Arc<Mutex<SocketAddr>>,
     forwarding: watch::Sender<bool>,
+    forwarding_replies: watch::Sender<bool>,
     replies_to_drop: Arc<AtomicUsize>,
 }
 
@@ -202,8 +210,8 @@ impl Relay {
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::try_join!(
-            self.pump(from_client, to_server, || false),
-            self.pump(from_server, to_client, || self.takes_one_to_drop()),
+            self.pump(from_client, to_server, &self.forwarding, || false),
+            self.pump(from_server, to_client, &self.forwarding_replies, || self.takes_one_to_drop()),
         )?;
         Ok(())
     }
@@ -212,6 +220,7 @@ impl Relay {
         &self,
         mut from: impl AsyncRead + Unpin,
         mut to: impl AsyncWrite + Unpin,
+        forwarding: &watch::Sender<bool>,
         loses: impl Fn() -> bool,
     ) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -219,6 +228,7 @@ impl Relay {
             let read = from.read(&mut chunk).await;
             // The `?` comes after this, because a black hole hides errors as well as data.
             self.until_forwarding().await;
+            until_true(forwarding).await;
             match read? {
                 0 => return to.shutdown().await,
                 _ if loses() => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -228,12 +238,15 @@ impl Relay {
     }
 
     async fn until_forwarding(&self) {
-        let mut forwarding = self.forwarding.subscribe();
-        forwarding.wait_for(|&yes| yes).await.expect("this relay holds the sender");
+        until_true(&self.forwarding).await;
     }
 
     fn takes_one_to_drop(&self) -> bool {
         let taken = self.replies_to_drop.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
         taken.is_ok()
     }
+}
+
+async fn until_true(forwarding: &watch::Sender<bool>) {
+    forwarding.subscribe().wait_for(|&yes| yes).await.expect("the relay holds the sender");
 }

@@ -9,7 +9,7 @@ use sukkal::auth::Caller;
 use sukkal::broker::Broker;
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
-use sukkal::domain::{Body, Metadata, NewClaim, QueueId, Term};
+use sukkal::domain::{Body, ClaimId, Metadata, NewClaim, QueueId, Term};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -35,7 +35,8 @@ impl TestQueue {
         self.post_numbers(&source, &expiring).await?;
         let term = Term { ttl_s: 600, grace_s: 60 };
         let new = NewClaim { limit: parties, term, preferred_shards: Vec::new(), client: self.client().clone() };
-        let claim = self.store().create_claim(&source, &new).await?.messages().expect("they are available");
+        let claim =
+            self.store().create_claim(&source, ClaimId::random(), &new).await?.messages().expect("they are available");
         assert_eq!(claim.messages.len(), parties);
 
         let mut takers = JoinSet::new();

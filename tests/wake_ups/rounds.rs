@@ -9,8 +9,8 @@ use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
 use sukkal::broker::{self, Broker};
 use sukkal::domain::{
-    Body, Claim, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits, Revision,
-    Term,
+    Body, Claim, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits,
+    Revision, Term,
 };
 use sukkal::storage::{self, Driver, Post};
 use tokio::task::JoinSet;
@@ -198,7 +198,12 @@ impl TestQueue {
             preferred_shards: Vec::new(),
             client: self.client().clone(),
         };
-        let claim = self.store().create_claim(&self.queue, &new).await?.messages().expect("they are available");
+        let claim = self
+            .store()
+            .create_claim(&self.queue, ClaimId::random(), &new)
+            .await?
+            .messages()
+            .expect("they are available");
         assert_eq!(claim.messages.len(), parties);
         Ok(Some(claim))
     }

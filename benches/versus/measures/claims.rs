@@ -1,6 +1,6 @@
 //! Claims ten messages and deletes them, in an empty queue and after many claimed messages.
 
-use sukkal::domain::{ClientId, NewClaim, Taken, Term};
+use sukkal::domain::{ClaimId, ClientId, NewClaim, Taken, Term};
 use sukkal::storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
@@ -62,7 +62,8 @@ pub(super) async fn after_claimed(pace: Pace) -> Measure {
                 client: ClientId::from_store("worker"),
             };
             // Claims until none is left, because claims of large messages are shorter.
-            while let Taken::Messages(_claimed) = store.create_claim(&queue, &claim).await.unwrap() {}
+            while let Taken::Messages(_claimed) = store.create_claim(&queue, ClaimId::random(), &claim).await.unwrap() {
+            }
             assert_eq!(store.get_stats(&queue, false).await.unwrap().claimed, ahead as u64);
             sukkal.fill(TAKEN_PER_S * (warmup.seconds + load.seconds) as usize, KB).await;
             sukkal.run(&warmup);

@@ -212,8 +212,16 @@ impl<P: Poster> MessageStore for StoreVariant<P> {
         self.store.delete_claimed(queue, ids, claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
-        self.store.pop_messages(queue, limit).await
+    async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
+        self.store.pop_messages(queue, pop, limit).await
+    }
+
+    fn pops_are_final(&self) -> bool {
+        self.store.pops_are_final()
+    }
+
+    async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
+        self.store.complete_pop(queue, pop).await
     }
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
@@ -290,8 +298,8 @@ impl<P: Poster> QueueStore for StoreVariant<P> {
 
 #[async_trait]
 impl<P: Poster> ClaimStore for StoreVariant<P> {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
-        self.store.create_claim(queue, new).await
+    async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
+        self.store.create_claim(queue, id, new).await
     }
 
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {

@@ -10,10 +10,12 @@ use crate::broker::encryption::DecryptedPop;
 use crate::broker::range::check_range;
 use crate::broker::undelivered::{ReturnGuard, Undelivered};
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Message, QueueId, Taken};
+use crate::domain::{ClaimId, Message, QueueId, Taken};
 
 /// How long a pop waits until messages that cannot be decrypted are restored.
 const RESTORE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a pop waits until its messages are deleted, so that a request after it does not see them.
+const COMPLETION_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// Pops up to `count` of the next available messages. If there is none, waits up to `wait_s`
@@ -48,28 +50,37 @@ impl Broker {
         is_returnable: bool,
     ) -> Result<Taken<Undelivered<Vec<Message>>>, Error> {
         let limit = self.encryption.claimable(&store, queue, limit).await?;
-        let popped = store.pop_messages(queue, limit).await?;
-        drop(store);
-        let popped = match popped {
-            Taken::Messages(popped) => popped,
+        let pop = ClaimId::random();
+        let guard = ReturnGuard::of_claim(self, queue, pop);
+        let (popped, guard) = match guard.taken_by(store.pop_messages(queue, pop, limit).await)? {
+            Taken::Messages(taken) => taken,
             Taken::Nothing => return Ok(Taken::Nothing),
             Taken::Paused => return Ok(Taken::Paused),
         };
+        let is_final = store.pops_are_final();
+        drop(store);
         let DecryptedPop { messages: value, readable, failed } = self.encryption.decrypt_popped(queue, popped);
         if let Some((unreadable, error)) = failed {
             let restored = self.writes.spawn(self.clone().restore_until_stored(queue.clone(), unreadable));
             // The task continues by itself if it takes longer.
-            let _finished = timeout(RESTORE_WAIT_MAX, restored).await;
-            if value.is_empty() {
+            let is_restored = timeout(RESTORE_WAIT_MAX, restored).await.is_ok();
+            if value.is_empty() || !(is_final || is_restored) {
                 return Err(error);
             }
             tracing::error!(%error, "a popped message cannot be decrypted and was returned to its queue");
         }
-        let return_guard = if is_returnable {
+        guard.disarm();
+        let return_guard = if !is_returnable {
+            self.metrics.record_pickup_delays(readable.iter().filter_map(|popped| popped.pickup_delay));
+            if !is_final {
+                // The task continues by itself if it takes longer.
+                let _finished = timeout(COMPLETION_WAIT_MAX, self.complete_pop(queue, pop)).await;
+            }
+            ReturnGuard::none()
+        } else if is_final {
             ReturnGuard::of_popped(self, queue, readable)
         } else {
-            self.metrics.record_pickup_delays(readable.iter().filter_map(|popped| popped.pickup_delay));
-            ReturnGuard::none()
+            ReturnGuard::of_pop(self, queue, pop, &readable)
         };
         Ok(Taken::Messages(Undelivered { value, return_guard }))
     }

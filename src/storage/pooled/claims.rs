@@ -9,8 +9,8 @@ use crate::storage::{ClaimOutcome, ClaimStore, Error};
 
 #[async_trait]
 impl ClaimStore for PooledStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
-        at!(self, queue, store => store.create_claim(queue, new))
+    async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
+        at!(self, queue, store => store.create_claim(queue, id, new))
     }
 
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {

@@ -67,8 +67,16 @@ impl MessageStore for PooledStore {
         at!(self, queue, store => store.delete_claimed(queue, ids, claims))
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
-        at!(self, queue, store => store.pop_messages(queue, limit))
+    async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
+        at!(self, queue, store => store.pop_messages(queue, pop, limit))
+    }
+
+    fn pops_are_final(&self) -> bool {
+        false
+    }
+
+    async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
+        at!(self, queue, store => store.complete_pop(queue, pop))
     }
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {

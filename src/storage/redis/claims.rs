@@ -13,19 +13,17 @@ use crate::storage::{ClaimOutcome, ClaimStore, Error, Processed};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         self.confirmer.note_use(queue);
-        let mut args = [
+        let args = [
             arguments::number(new.limit as u64),
-            Bytes::new(),
+            arguments::claim(id),
             arguments::number(new.term.ttl_s.into()),
             arguments::number(new.term.grace_s.into()),
             Bytes::from(shard_digits::encode_all(&new.preferred_shards)),
             Bytes::copy_from_slice(new.client.as_str().as_bytes()),
         ];
         loop {
-            let id = ClaimId::random();
-            args[1] = arguments::claim(id);
             let (kind, mut reply) = self.run_applying_due(&CLAIM_CREATE, queue, &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
             match kind.as_str() {
@@ -43,7 +41,7 @@ impl ClaimStore for RedisStore {
             match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await.map_err(unknown_if_moved)? {
                 None => return Ok(Taken::Nothing),
                 // All messages of the claim have been deleted since, and others may be available.
-                Some(claim) if claim.messages.is_empty() => {}
+                Some(claim) if claim.messages.is_empty() => self.release_claim(queue, id).await?,
                 Some(claim) => {
                     self.count(Processed { claimed: claim.messages.len() as u64, ..Processed::default() });
                     return Ok(Taken::Messages(claim));

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use uuid::Uuid;
 
 use super::RedisStore;
 use super::arguments;
@@ -12,8 +11,8 @@ use super::keys::QueueKeys;
 use super::message_records::read_entries;
 use super::reply::{self, Reply};
 use super::script::{
-    MESSAGE_DELETE, MESSAGE_DELETE_MANY, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_GET_STATS,
-    QUEUE_PURGE, QUEUE_SHARDS,
+    MESSAGE_DELETE, MESSAGE_DELETE_MANY, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, POP_COMPLETE,
+    QUEUE_GET_STATS, QUEUE_PURGE, QUEUE_SHARDS,
 };
 use super::shard_digits;
 use crate::domain::sharding::SHARDS_MAX;
@@ -26,8 +25,6 @@ use crate::storage::{
     DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Processed, record,
 };
 
-/// How long a restoration is remembered, in seconds: longer than any attempt to repeat it takes.
-const RESTORE_REMEMBERED_S: u64 = 30;
 /// Number of shards that one script counts.
 const SHARDS_PER_STEP: u16 = 128;
 
@@ -135,10 +132,10 @@ impl MessageStore for RedisStore {
         self.delete_many(queue, ids, arguments::number(claims.len() as u64), claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
+    async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.confirmer.note_use(queue);
-        let (keys, args) = (QueueKeys::of(queue), [arguments::number(limit as u64)]);
-        let (kind, mut reply) = self.connection.run_at_most_once(&MESSAGE_POP, &keys, &args).await?;
+        let args = [arguments::number(limit as u64), arguments::claim(pop)];
+        let (kind, mut reply) = self.run_applying_due(&MESSAGE_POP, queue, &args).await?;
         self.start_forwarding(queue, reply.number()?).await;
         match kind.as_str() {
             "moved" => {
@@ -147,7 +144,7 @@ impl MessageStore for RedisStore {
             }
             "paused" => Ok(Taken::Paused),
             "popped" => {
-                let popped = read_popped(queue, &mut reply)?;
+                let popped = read_popped(queue, pop, &mut reply)?;
                 let count = popped.len() as u64;
                 self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
                 Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
@@ -156,18 +153,22 @@ impl MessageStore for RedisStore {
         }
     }
 
+    fn pops_are_final(&self) -> bool {
+        false
+    }
+
+    async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
+        let keys = QueueKeys::of(queue);
+        self.connection.run(&POP_COMPLETE, &keys, &[arguments::claim(pop)]).await.map(|_done| ())
+    }
+
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
         let Some(first) = popped.first() else {
             return Ok(());
         };
-        // Parts of one pop may be restored separately.
-        let name = [&first.pop.as_bytes()[..], &arguments::message_key(first.message.id)].concat();
-        let mut args = vec![name.into(), arguments::number(RESTORE_REMEMBERED_S), arguments::number(first.epoch)];
-        for one in popped {
-            let shard = one.shard.map_or_else(Bytes::new, |shard| Bytes::copy_from_slice(&shard_digits::encode(shard)));
-            args.extend([one.entry.clone(), one.record.clone(), shard]);
-        }
-        self.connection.run(&MESSAGE_RESTORE, &QueueKeys::of(queue), &args).await.map(|_done| ())
+        let keys = popped.iter().map(|one| arguments::message_key(one.message.id));
+        let args: Vec<Bytes> = [arguments::claim(first.pop)].into_iter().chain(keys).collect();
+        self.run_applying_due(&MESSAGE_RESTORE, queue, &args).await.map(|_done| ())
     }
 
     async fn purge_queue(&self, queue: &QueueId) -> Result<(), Error> {
@@ -279,18 +280,15 @@ impl RedisStore {
     }
 }
 
-/// Reads the messages of a pop, with the data that is needed to restore them.
-fn read_popped(queue: &QueueId, reply: &mut Reply) -> Result<Vec<Popped>, Error> {
-    let (now_us, epoch, shards) = (reply.number()?, reply.bytes()?, reply.bytes()?);
-    let mut shards = shard_digits::decode_all(&shards)?.into_iter();
-    let epoch = if epoch.is_empty() { 0 } else { reply::parse_number(&String::from_utf8_lossy(&epoch))? };
-    let (mut popped, pop) = (Vec::new(), Uuid::new_v4());
+/// Reads the messages of a pop.
+fn read_popped(queue: &QueueId, pop: ClaimId, reply: &mut Reply) -> Result<Vec<Popped>, Error> {
+    let (now_us, mut popped) = (reply.number()?, Vec::new());
     while !reply.is_empty() {
         let (entry, record) = (reply.bytes()?, reply.bytes()?);
         let decoded = Entry::decode(&entry)?;
         let message = record::message(id_of(queue, &decoded.key)?, &decoded, &record, now_us)?;
         let pickup_delay = decoded.delivery.is_none().then(|| message.pickup_delay(now_us));
-        popped.push(Popped { message, pickup_delay, record, entry, shard: shards.next(), epoch, pop });
+        popped.push(Popped { message, pickup_delay, record, entry, shard: None, epoch: 0, pop });
     }
     Ok(popped)
 }

@@ -307,11 +307,10 @@ scripts! {
     MESSAGE_GET = "message_get" [Queue Ready InFlight Delayed];
     MESSAGE_LIST = "message_list" [Queue Ready InFlight Delayed Shards];
     MESSAGE_PEEK = "message_peek" [Queue Ready InFlight Delayed Leases Claims];
-    MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Due];
+    MESSAGE_POP = "message_pop" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
     MESSAGE_POST = "message_post"
         [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due];
-    MESSAGE_RESTORE = "message_restore"
-        [Queue Messages Ready Expirations Shards Idempotency IdempotencyExpirations Due];
+    MESSAGE_RESTORE = "message_restore" [Queue Ready InFlight Expirations Claims Shards Due];
     MOVE_STATE = "move_state" [Queue Moving];
     MOVE_WRITE = "move_write" [Moving];
     MOVE_BEGIN = "move_begin" [Queue Outbox Tombstone Due Moving];
@@ -321,6 +320,7 @@ scripts! {
     MOVE_END = "move_end" [Queue Outbox Tombstone Due Moving];
     MOVE_DISCARD = "move_discard" [Queue Outbox Tombstone Due Moving];
     MIGRATION_WRITE = "migration_write" [];
+    POP_COMPLETE = "pop_complete" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     POOLS_REPLACE = "pools_replace" [];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_BYTES = "queue_check_bytes" [Queue Messages Ready Delayed InFlight];

@@ -29,7 +29,7 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn claim_as(&self, queue: &QueueId, new: NewClaim) -> Option<Claim> {
-        let claim = self.store().create_claim(queue, &new).await.expect(OK).messages();
+        let claim = self.store().create_claim(queue, ClaimId::random(), &new).await.expect(OK).messages();
         if let Some(claim) = &claim {
             let holders: Vec<_> = claim.messages.iter().map(|message| message.claim).collect();
             assert_eq!(holders, vec![Some(claim.id); holders.len()]);

@@ -1,6 +1,6 @@
 //! Large messages: a response is limited in bytes, so it contains fewer messages, and none is lost.
 
-use sukkal::domain::{Body, MessageId, NewClaim, NewMessage, Order, QueueId, Term};
+use sukkal::domain::{Body, ClaimId, MessageId, NewClaim, NewMessage, Order, QueueId, Term};
 use sukkal::storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of};
@@ -70,7 +70,8 @@ pub(in crate::conformance) async fn claims_of_large_messages_leave_the_rest_avai
         client: client(0),
     };
 
-    let claim = subject.store().create_claim(&queue, &new).await.expect("the store is there").messages();
+    let claim =
+        subject.store().create_claim(&queue, ClaimId::random(), &new).await.expect("the store is there").messages();
     let claim = claim.expect("all are free");
 
     let claimed = ids_of(&claim.messages);

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{Metadata, NewClaim, NewMessage, QueueId, Taken, Term};
+use sukkal::domain::{ClaimId, Metadata, NewClaim, NewMessage, QueueId, Taken, Term};
 use sukkal::storage::{ClaimOutcome, DeleteOutcome, UpdateOutcome};
 use tokio::time::timeout;
 
@@ -25,8 +25,8 @@ impl Subject {
             preferred_shards: Vec::new(),
             client: client(0),
         };
-        let claim = self.store().create_claim(queue, &new).await.expect("the store answers");
-        let pop = self.store().pop_messages(queue, 1).await.expect("the store answers");
+        let claim = self.store().create_claim(queue, ClaimId::random(), &new).await.expect("the store answers");
+        let pop = self.store().pop_messages(queue, ClaimId::random(), 1).await.expect("the store answers");
         let is_paused = matches!(claim, Taken::Paused);
         assert_eq!(matches!(pop, Taken::Paused), is_paused, "{claim:?} and {pop:?}");
         is_paused

@@ -177,7 +177,10 @@ impl Run<'_> {
 
         let new = NewClaim { limit, term: Term { ttl_s, grace_s }, preferred_shards: shards, client: client(0) };
         if self.is_paused {
-            assert_eq!(self.subject.store().create_claim(&self.queue, &new).await, Ok(Taken::Paused));
+            assert_eq!(
+                self.subject.store().create_claim(&self.queue, ClaimId::random(), &new).await,
+                Ok(Taken::Paused)
+            );
         }
         let claim = self.subject.claim_as(&self.queue, new).await;
 

@@ -125,7 +125,8 @@ impl Run<'_> {
     }
 
     pub(in crate::conformance) async fn pop(&mut self, limit: usize) -> PoppedAndExpected {
-        let popped = self.subject.popped(&self.queue, limit).await;
+        let (pop, popped) = self.subject.begin_pop(&self.queue, limit).await;
+        self.subject.store().complete_pop(&self.queue, pop).await.expect("the store answers");
 
         let expected = self.deliver(limit, &[]);
         let counted: Vec<_> = popped.iter().map(|popped| (popped.message.id, popped.message.claim_count)).collect();

@@ -114,6 +114,7 @@ pub(in crate::conformance) struct Run<'a> {
     pub(in crate::conformance) moved: Vec<ExpectedMessage>,
     pub(in crate::conformance) kind: Kind,
     pub(in crate::conformance) fairness: Fairness,
+    /// Where pops are final; others have been completed.
     pub(in crate::conformance) popped: Vec<PoppedAndExpected>,
     /// The expected totals of the queue.
     pub(in crate::conformance) totals: Totals,
@@ -220,7 +221,9 @@ impl<'a> Run<'a> {
             Operation::Pop(limit) => drop(self.pop(limit).await),
             Operation::PopForRestore(limit) => {
                 let popped = self.pop(limit).await;
-                self.popped.push(popped);
+                if self.subject.store().pops_are_final() {
+                    self.popped.push(popped);
+                }
             }
             Operation::Restore(pick) => self.restore(pick).await,
             Operation::Stats => self.check_stats().await,

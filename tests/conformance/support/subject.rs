@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal::domain::{
-    Body, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue, QueueId,
-    QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary,
+    Body, ClaimId, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue,
+    QueueId, QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary,
 };
 use sukkal::storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
 use support::waiting::until;
@@ -285,7 +285,9 @@ impl Subject {
     }
 
     pub(in crate::conformance) async fn pop(&self, queue: &QueueId, limit: usize) -> Vec<Message> {
-        let popped = Popped::messages(self.popped(queue, limit).await);
+        let (pop, popped) = self.begin_pop(queue, limit).await;
+        self.store().complete_pop(queue, pop).await.expect(OK);
+        let popped = Popped::messages(popped);
         assert!(popped.len() <= limit, "{} messages for a pop of {limit}", popped.len());
         popped
     }
@@ -298,9 +300,16 @@ impl Subject {
         self.store().resume_queue(queue).await.expect(OK);
     }
 
-    /// Pops messages, which may be none, and returns them with the data to restore them.
+    /// Begins a pop, which may take nothing. Returns its id, and the messages with the data to restore them.
+    pub(in crate::conformance) async fn begin_pop(&self, queue: &QueueId, limit: usize) -> (ClaimId, Vec<Popped>) {
+        let pop = ClaimId::random();
+        let popped = self.store().pop_messages(queue, pop, limit).await.expect(OK).messages().unwrap_or_default();
+        (pop, popped)
+    }
+
+    /// The same without the id, for messages that are restored.
     pub(in crate::conformance) async fn popped(&self, queue: &QueueId, limit: usize) -> Vec<Popped> {
-        self.store().pop_messages(queue, limit).await.expect(OK).messages().unwrap_or_default()
+        self.begin_pop(queue, limit).await.1
     }
 
     pub(in crate::conformance) async fn stats(&self, queue: &QueueId) -> Stats {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use sukkal::domain::{ClientId, NewClaim, Term};
+use sukkal::domain::{ClaimId, ClientId, NewClaim, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use sukkal::storage::{ClaimStore, Maintenance, QueueStore};
 use tempfile::TempDir;
@@ -179,7 +179,7 @@ async fn a_check_finds_each_kind_of_damage() {
             preferred_shards: Vec::new(),
             client: ClientId::from_store("worker"),
         };
-        store.create_claim(&work, &claim).await.unwrap().messages().unwrap();
+        store.create_claim(&work, ClaimId::random(), &claim).await.unwrap().messages().unwrap();
         assert_consistent(&store).await;
         drop(store);
         let database = Database::open(file(&folder)).unwrap();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ClientId, NewClaim, Taken, Term};
+use sukkal::domain::{ClaimId, ClientId, NewClaim, Taken, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use sukkal::storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, PresentedClaim, QueueStore};
 use tokio::sync::Notify;
@@ -175,7 +175,7 @@ async fn work(store: EmbeddedStore, shared: Arc<SharedState>, mut random: Random
         client: ClientId::from_store("worker"),
     };
     loop {
-        let claim = match store.create_claim(&work, &new).await {
+        let claim = match store.create_claim(&work, ClaimId::random(), &new).await {
             Ok(Taken::Messages(claim)) => claim,
             Ok(Taken::Nothing | Taken::Paused) => {
                 tokio::time::sleep(Duration::from_millis(1)).await;

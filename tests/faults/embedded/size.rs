@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use sukkal::domain::{QueueId, Revision};
+use sukkal::domain::{ClaimId, QueueId, Revision};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
 use sukkal::storage::{MessageStore, PostOutcome, QueueStore};
 use tempfile::TempDir;
@@ -43,7 +43,12 @@ impl Stage {
     async fn pop(&self, store: &EmbeddedStore, count: usize) {
         let mut left = count;
         while left > 0 {
-            left -= store.pop_messages(&self.queue, left).await.unwrap().messages().map_or(0, |popped| popped.len());
+            left -= store
+                .pop_messages(&self.queue, ClaimId::random(), left)
+                .await
+                .unwrap()
+                .messages()
+                .map_or(0, |popped| popped.len());
         }
     }
 

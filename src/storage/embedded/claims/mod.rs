@@ -19,7 +19,7 @@ mod list;
 
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
-    async fn create_claim(&self, queue: &QueueId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
+    async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
         let (of, new) = (queue.clone(), new.clone());
         self.take_messages(queue, move |store, row, now_us| {
             if store.state(row.number)?.is_paused {
@@ -29,7 +29,6 @@ impl ClaimStore for EmbeddedStore {
             if given.is_empty() {
                 return Ok(Taken::Nothing);
             }
-            let id = ClaimId::random();
             // Deliveries are counted only where their number is limited.
             let count = u32::from(row.policy.dead_letters.is_some());
             let mut messages = Vec::with_capacity(given.len());

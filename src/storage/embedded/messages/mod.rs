@@ -69,8 +69,8 @@ impl MessageStore for EmbeddedStore {
         delete::delete_claimed(self, queue, ids, claims).await
     }
 
-    async fn pop_messages(&self, queue: &QueueId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
-        pop::pop_messages(self, queue, limit).await
+    async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
+        pop::pop_messages(self, queue, pop, limit).await
     }
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {

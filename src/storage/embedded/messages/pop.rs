@@ -1,9 +1,8 @@
 //! Pops messages, and restores popped messages that were not delivered.
 
 use redb::ReadableTable;
-use uuid::Uuid;
 
-use crate::domain::{QueueId, Taken};
+use crate::domain::{ClaimId, QueueId, Taken};
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::located::Located;
@@ -20,6 +19,7 @@ const RESTORATION_KEPT_US: u64 = 600 * 1_000_000;
 pub(crate) async fn pop_messages(
     store: &EmbeddedStore,
     queue: &QueueId,
+    pop: ClaimId,
     limit: usize,
 ) -> Result<Taken<Vec<Popped>>, Error> {
     let of = queue.clone();
@@ -29,7 +29,7 @@ pub(crate) async fn pop_messages(
                 return Ok(Taken::Paused);
             }
             let given = transaction.next_to_deliver(&of, row, limit, &[], now_us)?;
-            let (mut popped, pop) = (Vec::with_capacity(given.len()), Uuid::new_v4());
+            let mut popped = Vec::with_capacity(given.len());
             for found in given {
                 transaction.remove(row.number, &found.located)?;
                 transaction.processed.deleted += 1;

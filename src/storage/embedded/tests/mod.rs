@@ -75,6 +75,6 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
         preferred_shards: Vec::new(),
         client: ClientId::from_store("worker"),
     };
-    let claim = store.create_claim(&queue, &claim).await.unwrap().messages().unwrap().id;
+    let claim = store.create_claim(&queue, ClaimId::random(), &claim).await.unwrap().messages().unwrap().id;
     (queue, claim)
 }

@@ -1,6 +1,6 @@
 //! The read-ahead cache stays correct.
 
-use crate::domain::{MessageId, QueueId};
+use crate::domain::{ClaimId, MessageId, QueueId};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::tests::fair_queue;
@@ -9,12 +9,12 @@ use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::{ClaimStore, Error, MessageStore, Popped};
 
 async fn pop(store: &EmbeddedStore, queue: &QueueId) -> Popped {
-    store.pop_messages(queue, 1).await.unwrap().messages().unwrap().remove(0)
+    store.pop_messages(queue, ClaimId::random(), 1).await.unwrap().messages().unwrap().remove(0)
 }
 
 /// Returns the messages of a queue, by popping and restoring them.
 async fn all(store: &EmbeddedStore, queue: &QueueId) -> Vec<MessageId> {
-    let popped = store.pop_messages(queue, 20).await.unwrap().messages().unwrap_or_default();
+    let popped = store.pop_messages(queue, ClaimId::random(), 20).await.unwrap().messages().unwrap_or_default();
     store.restore_messages(queue, &popped).await.unwrap();
     popped.iter().map(|one| one.message.id).collect()
 }

@@ -1,6 +1,6 @@
 //! Counts and turns of shards stay correct, and a check finds damage to them.
 
-use crate::domain::{ClientId, NewClaim, QueueId, Term};
+use crate::domain::{ClaimId, ClientId, NewClaim, QueueId, Term};
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::rows::shard_counts::Block;
@@ -35,7 +35,7 @@ async fn passed_entries_are_removed_and_messages_may_return() {
             preferred_shards: Vec::new(),
             client: ClientId::from_store("worker"),
         };
-        claims.push(store.create_claim(&queue, &claim).await.unwrap().messages().unwrap().id);
+        claims.push(store.create_claim(&queue, ClaimId::random(), &claim).await.unwrap().messages().unwrap().id);
         whole().await;
         let left = count(&store, &queue, Part::Turn).await - (POSTED - 1 - taken);
         assert!(left < 128 + 20, "{left} are left of {taken}");
@@ -47,7 +47,7 @@ async fn passed_entries_are_removed_and_messages_may_return() {
             whole().await;
         }
         let mut last = None;
-        while let Some(next) = store.pop_messages(&queue, 30).await.unwrap().messages() {
+        while let Some(next) = store.pop_messages(&queue, ClaimId::random(), 30).await.unwrap().messages() {
             whole().await;
             popped += next.len();
             let ids = next.iter().map(|one| Some(one.message.id));

@@ -39,7 +39,7 @@ pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;
 
 use self::channel::follow_channel;
-use self::failure::{error_from_failure, has_not_run, is_permanent, is_read_only, no_server_known};
+use self::failure::{error_from_failure, is_permanent, is_read_only, no_server_known};
 use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
@@ -166,12 +166,12 @@ impl Connection {
     /// Runs a script on a queue. The script must be idempotent, because it is repeated if its reply
     /// is lost.
     pub(super) async fn run(&self, script: &Script, queue: &QueueKeys, args: &[Bytes]) -> Result<Reply, Error> {
-        self.evaluate(script, self.keys(script, queue), args.to_vec(), always).await
+        self.evaluate(script, self.keys(script, queue), args.to_vec()).await
     }
 
     /// The same for keys that do not belong to a queue.
     pub(super) async fn run_on(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
-        self.evaluate(script, keys, args, always).await
+        self.evaluate(script, keys, args).await
     }
 
     /// Runs a script on a queue. If due changes must be applied first, applies them in steps and
@@ -182,29 +182,8 @@ impl Connection {
         queue: &QueueKeys,
         args: &[Bytes],
     ) -> Result<(String, Reply), Error> {
-        self.evaluate_applying_due(script, queue, args, always).await
-    }
-
-    /// The same for a script that must not run twice. It is repeated only if it has certainly not
-    /// run. If its reply is lost, so is the result of the script.
-    pub(super) async fn run_at_most_once(
-        &self,
-        script: &Script,
-        queue: &QueueKeys,
-        args: &[Bytes],
-    ) -> Result<(String, Reply), Error> {
-        self.evaluate_applying_due(script, queue, args, has_not_run).await
-    }
-
-    async fn evaluate_applying_due(
-        &self,
-        script: &Script,
-        queue: &QueueKeys,
-        args: &[Bytes],
-        may_repeat: fn(&FredError) -> bool,
-    ) -> Result<(String, Reply), Error> {
         loop {
-            let mut reply = self.evaluate(script, self.keys(script, queue), args.to_vec(), may_repeat).await?;
+            let mut reply = self.run(script, queue, args).await?;
             let kind = reply.text()?;
             if kind != DUE {
                 return Ok((kind, reply));
@@ -236,13 +215,7 @@ impl Connection {
         queue.named(script.keys, self.slot(queue.prefix()))
     }
 
-    async fn evaluate(
-        &self,
-        script: &Script,
-        keys: Vec<String>,
-        args: Vec<Bytes>,
-        may_repeat: fn(&FredError) -> bool,
-    ) -> Result<Reply, Error> {
+    async fn evaluate(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
         let slot = keys.first().map_or(0, |key| self.slot(key));
         let absent = self.servers.are_clustered().then(|| keys::absent(slot));
         let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
@@ -250,7 +223,7 @@ impl Connection {
         let rendered = script.rendered(self.clock, self.requires_queues);
         let attempt = |client| evaluate(client, rendered, keys.clone(), args.clone());
         self.require_layout(script.name).await?;
-        self.retry(script.name, slot, may_repeat, attempt).await
+        self.retry(script.name, slot, attempt).await
     }
 
     /// Runs a command on the slot of `key`. The command must be idempotent.
@@ -291,7 +264,7 @@ impl Connection {
     async fn send_command(&self, name: &'static str, slot: u16, args: Vec<Value>) -> Result<Reply, Error> {
         // The command goes to a client of one server, so the hash policy is not used.
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-        self.retry(name, slot, always, |client| send(client, command.clone(), args.clone())).await
+        self.retry(name, slot, |client| send(client, command.clone(), args.clone())).await
     }
 
     /// Returns whether the servers form a cluster.
@@ -367,15 +340,8 @@ impl Connection {
         })
     }
 
-    /// Repeats an attempt until it succeeds, fails permanently, must not be repeated, or the time
-    /// is up.
-    async fn retry<F>(
-        &self,
-        what: &str,
-        slot: u16,
-        may_repeat: fn(&FredError) -> bool,
-        attempt: impl Fn(Client) -> F,
-    ) -> Result<Reply, Error>
+    /// Repeats an attempt until it succeeds, fails permanently, or the time is up.
+    async fn retry<F>(&self, what: &str, slot: u16, attempt: impl Fn(Client) -> F) -> Result<Reply, Error>
     where
         F: Future<Output = Result<Value, FredError>>,
     {
@@ -403,14 +369,13 @@ impl Connection {
                 Err(error) => error,
             };
             self.servers.refresh_soon();
-            let is_timed_out = began.elapsed() >= RETRY_TIMEOUT;
-            if is_timed_out || !may_repeat(&failure) {
+            if began.elapsed() >= RETRY_TIMEOUT {
                 let is_silent = server.as_ref().is_none_or(|server| server.pool.is_silent_since(began));
-                if let Some(server) = server.filter(|_| is_timed_out && is_silent) {
+                if let Some(server) = server.filter(|_| is_silent) {
                     server.pool.health.note_silence();
                 }
                 let error = self.unavailable(what, slot, &failure.to_string());
-                if is_timed_out && is_silent {
+                if is_silent {
                     self.servers.admission(slot).refuse_waiting(&error);
                 }
                 return Err(error);
@@ -435,8 +400,4 @@ async fn evaluate(client: Client, script: &Rendered, keys: Vec<Key>, args: Vec<V
 
 async fn send(client: Client, command: CustomCommand, args: Vec<Value>) -> Result<Value, FredError> {
     client.custom(command, args).await
-}
-
-fn always(_failure: &FredError) -> bool {
-    true
 }

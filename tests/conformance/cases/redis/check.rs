@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sukkal::domain::{NewClaim, NewMessage, QueueId, Tenant, Term};
+use sukkal::domain::{ClaimId, NewClaim, NewMessage, QueueId, Tenant, Term};
 use sukkal::storage::{Check, UpdateOutcome};
 
 use super::keys::key;
@@ -33,7 +33,13 @@ async fn backend() -> (Arc<RedisServer>, Subject, QueueId) {
         preferred_shards: Vec::new(),
         client: client(0),
     };
-    subject.store().create_claim(&queue, &claim).await.unwrap().messages().expect("messages are available");
+    subject
+        .store()
+        .create_claim(&queue, ClaimId::random(), &claim)
+        .await
+        .unwrap()
+        .messages()
+        .expect("messages are available");
     (server, subject, queue)
 }
 

@@ -9,5 +9,6 @@ mod dead_letters;
 mod deliveries;
 mod keys;
 mod maintenance;
+mod pops;
 mod registrations;
 mod states;

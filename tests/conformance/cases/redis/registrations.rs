@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sukkal::domain::ProjectId;
+use sukkal::domain::{ClaimId, ProjectId};
 
 use super::keys::{register_key, registrations};
 use crate::conformance::support::drivers::{redis, redis_at, redis_cluster};
@@ -66,7 +66,7 @@ async fn after_a_reconnection_each_queue_in_use_is_confirmed_again() {
 
     until("the queue is registered again", async || {
         subject.store().get_queue(&queue).await.expect("the store answers");
-        let _claimed_nothing = subject.store().pop_messages(&queue, 1).await;
+        let _claimed_nothing = subject.store().pop_messages(&queue, ClaimId::random(), 1).await;
         !registrations(&server, &subject).is_empty()
     })
     .await;
