@@ -24,6 +24,7 @@ mod resharding;
 mod siege;
 mod tidy;
 mod tls;
+mod unreadable;
 mod wake_ups;
 mod websocket;
 mod wire;

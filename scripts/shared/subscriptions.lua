@@ -35,6 +35,15 @@ local function load_subscriptions()
   return is_due or has_expired, has_expired
 end
 
+-- Returns the token, the subscriber, the revision, the start of the ttl and the ttl of a record;
+-- nothing if the record cannot be read.
+local function unpack_subscription(record)
+  local is_readable, token, subscriber, last_revision, began, ttl_s = pcall(struct.unpack, SUBSCRIPTION, record)
+  if is_readable then
+    return token, subscriber, last_revision, began, ttl_s
+  end
+end
+
 -- Stores a subscription. A former record must have been removed.
 local function store_subscription(id, token, subscriber, revision, began, ttl_s, settings)
   local record = struct.pack(SUBSCRIPTION, token, #subscriber, subscriber, revision, began, ttl_s) .. settings
@@ -71,14 +80,29 @@ local function retry_name(entry)
   return string.sub(entry, 1, ID_BYTES) .. string.sub(entry, ID_BYTES + 9)
 end
 
+-- Removes the subscriber of a subscription whose record cannot be read. Visits all subscribers of the
+-- queue, whose number has a limit.
+local function remove_subscriber_of(id)
+  local found = redis.call('HGETALL', subscribers)
+  for i = 1, #found, 2 do
+    if found[i + 1] == id then
+      redis.call('HDEL', subscribers, found[i])
+    end
+  end
+end
+
 -- Removes a subscription with its progress, attempts and retries, of which it has about a thousand
 -- at most. Only frees memory. Returns the number of retries.
 local function remove_subscription(id)
   local record = redis.call('HGET', subscriptions, id)
   if record then
-    local _, subscriber = struct.unpack(SUBSCRIPTION, record)
+    local _, subscriber = unpack_subscription(record)
     redis.call('HDEL', subscriptions, id)
-    redis.call('HDEL', subscribers, subscriber)
+    if subscriber then
+      redis.call('HDEL', subscribers, subscriber)
+    else
+      remove_subscriber_of(id)
+    end
   end
   redis.call('ZREM', subscription_ids, id)
   redis.call('ZREM', subscription_ends, id)

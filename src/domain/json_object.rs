@@ -39,11 +39,11 @@ pub enum TooComplex {
 }
 
 impl JsonObject {
-    /// Returns the object with these bytes, or `None` if they are not one object.
+    /// Returns the object with these bytes, or `None` if they are not one object that has a JSON form.
     #[must_use]
     pub fn from_msgpack(bytes: Bytes) -> Option<Self> {
         let is_object = matches!(Reader::new(&bytes).token(), Some(Token::Object(_)));
-        (is_object && Reader::new(&bytes).value()?.len() == bytes.len()).then_some(Self(bytes))
+        (is_object && msgpack::is_json(&bytes)).then_some(Self(bytes))
     }
 
     /// Returns an object with these keys and values, which are `MessagePack`. The keys must be distinct.
@@ -205,9 +205,22 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_one_object_are_refused() {
-        for bytes in [&b""[..], b"\x90", b"\x81\xa1a", b"\x80\x80", b"\xc7\x00\x01"] {
+        let deep = [&b"\x81\xa1a"[..], &[0x91; 127], b"\x90"].concat();
+        for bytes in [
+            &b""[..],
+            b"\x90",
+            b"\x81\xa1a",
+            b"\x80\x80",
+            b"\xc7\x00\x01",
+            b"\x81\x01\x01",
+            b"\x81\xa1\xff\x01",
+            b"\x81\xa1a\xa1\xff",
+            &deep,
+        ] {
             assert_eq!(JsonObject::from_msgpack(bytes.to_vec().into()), None, "{bytes:?}");
         }
+        let deepest = [&b"\x81\xa1a"[..], &[0x91; 126], b"\x90"].concat();
+        assert!(JsonObject::from_msgpack(deepest.into()).is_some());
         let known = object(&json!({ "a": 1, "é": [true] }));
         assert_eq!(JsonObject::from_msgpack(known.as_msgpack().clone()), Some(known.clone()));
         assert_eq!((known.get("é"), known.get("b")), (Some(json!([true])), None));

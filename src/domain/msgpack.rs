@@ -362,6 +362,27 @@ impl<'a> Reader<'a> {
         Some(&all[..all.len() - self.0.len()])
     }
 
+    /// Advances past the next value. Returns `None` unless it has a JSON form: its texts are UTF-8, its
+    /// keys are texts, and it has at most this number of levels.
+    fn skip_json(&mut self, levels: usize) -> Option<()> {
+        let is_utf8 = |text| simdutf8::basic::from_utf8(text).is_ok();
+        match self.token()? {
+            Token::Text(text) => is_utf8(text).then_some(()),
+            Token::Array(length) => {
+                let inner = levels.checked_sub(1)?;
+                (0..length).try_for_each(|_| self.skip_json(inner))
+            }
+            Token::Object(length) => {
+                let inner = levels.checked_sub(1)?;
+                (0..length).try_for_each(|_| match self.token()? {
+                    Token::Text(key) if is_utf8(key) => self.skip_json(inner),
+                    _ => None,
+                })
+            }
+            _ => Some(()),
+        }
+    }
+
     /// Advances to the value of a key in the object of `length` keys whose keys come next. Returns
     /// whether the object has the key.
     pub(crate) fn seek(&mut self, key: &[u8], length: u32) -> bool {
@@ -398,6 +419,12 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Some(text)
     }
+}
+
+/// Returns whether the bytes are one value that every reader of JSON can read.
+pub(crate) fn is_json(msgpack: &[u8]) -> bool {
+    let mut reader = Reader::new(msgpack);
+    reader.skip_json(DEPTH_MAX).is_some() && reader.0.is_empty()
 }
 
 /// Returns the number of values in the arrays and objects of a value, at all levels, and the number of

@@ -1,5 +1,7 @@
 //! The errors of a store.
 
+use std::fmt::Display;
+
 use thiserror::Error;
 
 use crate::domain::{Durability, PoolName};
@@ -66,6 +68,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Names the record that cannot be read, if that is the failure.
+    #[must_use]
+    pub(super) fn of(self, record: impl Display) -> Self {
+        match self {
+            Self::Corrupt(reason) => Self::Corrupt(format!("{record}: {reason}")),
+            other => other,
+        }
+    }
+
     /// Returns the reason for the failure without the kind of failure.
     #[must_use]
     pub fn reason(&self) -> &str {
@@ -103,5 +114,17 @@ impl Error {
             | Self::PoolDown(_) => true,
             Self::Unsupported(_) | Self::Corrupt(_) => false,
         }
+    }
+}
+
+/// Returns what was read, or `None` for a record that cannot be read, so that it does not keep others
+/// from being used. The log has the error, which names the record.
+pub fn unless_unreadable<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
+    match read {
+        Err(Error::Corrupt(reason)) => {
+            tracing::warn!(reason, "leaving out a record that cannot be read; `sukkal check` lists all of them");
+            Ok(None)
+        }
+        read => read.map(Some),
     }
 }

@@ -52,7 +52,7 @@ pub use claims::{ClaimOutcome, ClaimStore, PREFERRED_IN_A_ROW_MAX};
 pub use deliveries::{
     ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, DeliveryChange, DeliverySignal, DeliveryStore, FeedState, RetryKey,
 };
-pub use error::Error;
+pub use error::{Error, unless_unreadable};
 pub use maintenance::{Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};

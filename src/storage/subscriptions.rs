@@ -27,7 +27,8 @@ pub trait SubscriptionStore: Send + Sync {
 
     /// Returns the next subscriptions after `after` and how far their deliveries have come, at most
     /// `limit` of them, in the order of their ids. There are fewer at the end, and if they would be too
-    /// large for one reply, but always one unless there is none.
+    /// large for one reply. Those that cannot be read are left out, and the log names them, so a page may
+    /// be empty before the end.
     async fn list_subscriptions(
         &self,
         queue: &QueueId,
@@ -61,8 +62,8 @@ pub trait SubscriptionStore: Send + Sync {
 pub struct SubscriptionPage {
     /// The subscriptions, and how far their deliveries have come.
     pub subscriptions: Vec<SubscriptionStatus>,
-    /// Whether no subscription follows.
-    pub is_last: bool,
+    /// The last subscription examined, from which the list continues; `None` at the end of the list.
+    pub reached: Option<SubscriptionId>,
 }
 
 /// The result of creating a subscription.

@@ -77,6 +77,10 @@ pub(super) fn encode_rest(new: &NewToken) -> Vec<u8> {
 
 /// Returns the token with this record at a time (µs), or `None` if it has expired.
 pub(super) fn decode(id: TokenId, record: &[u8], now_us: u64) -> Result<Option<TokenRecord>, Error> {
+    read(id, record, now_us).map_err(|error| error.of(format_args!("token {id}")))
+}
+
+fn read(id: TokenId, record: &[u8], now_us: u64) -> Result<Option<TokenRecord>, Error> {
     let (head, rest) = TokenHead::decode(record)?;
     if head.has_ended(now_us) {
         return Ok(None);

@@ -144,16 +144,9 @@ fn texts(list: &Reply) -> impl Iterator<Item = String> + '_ {
     }
 }
 
-fn bytes(item: &Reply) -> &[u8] {
-    match item {
-        Reply::Bulk(Some(bytes)) => bytes,
-        other => panic!("not a text: {other:?}"),
-    }
-}
-
 fn list(reply: Reply) -> Vec<Vec<u8>> {
     match reply {
-        Reply::Array(items) => items.iter().map(|item| bytes(item).to_vec()).collect(),
+        Reply::Array(items) => items.iter().map(|item| item.as_bytes().to_vec()).collect(),
         other => panic!("not a list: {other:?}"),
     }
 }

@@ -403,6 +403,13 @@ impl Reply {
         }
     }
 
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Bulk(Some(bytes)) => bytes,
+            other => panic!("not a text: {other:?}"),
+        }
+    }
+
     /// Returns the items of an array.
     pub fn items(&self) -> &[Self] {
         match self {

@@ -5,7 +5,7 @@ use crate::auth::Caller;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
-use crate::storage::SubscriptionPage;
+use crate::storage::{SubscriptionPage, unless_unreadable};
 
 /// Maximum size of the options in a page, in bytes. Those of a single subscription may be larger.
 const PAGE_BYTES_MAX: usize = 512 << 10;
@@ -27,7 +27,11 @@ impl Broker {
             None => self.limits.subscriptions_per_page(),
         };
         let limit = limit as usize;
-        let page = access.admit().await?.list_subscriptions(queue, after, limit).await?;
+        let store = access.admit().await?;
+        let mut page = store.list_subscriptions(queue, after, limit).await?;
+        while page.subscriptions.is_empty() && page.reached.is_some() {
+            page = store.list_subscriptions(queue, page.reached, limit).await?;
+        }
         let connected = self.connected.list(queue, after, limit);
         Ok(with_connected(page, connected, limit))
     }
@@ -57,13 +61,12 @@ impl Broker {
         if self.connected.delete(&queue, id) {
             return Ok(());
         }
-        let trust = match self.trusts.get() {
-            Some(_) => store
-                .get_subscription(&queue, id)
-                .await?
-                .and_then(|found| Some(found.subscription.settings.trust()?.to_owned())),
+        let found = match self.trusts.get() {
+            // The trust of a subscription that cannot be read is not known.
+            Some(_) => unless_unreadable(store.get_subscription(&queue, id).await)?.flatten(),
             None => None,
         };
+        let trust = found.and_then(|found| Some(found.subscription.settings.trust()?.to_owned()));
         self.run_to_completion(async move { store.delete_subscription(&queue, id).await }).await?;
         if let Some(trust) = trust {
             self.delete_trust(trust);
@@ -94,10 +97,9 @@ impl Broker {
 /// Returns a page of the store with the subscriptions of connections that belong to it. It has at most
 /// `limit` subscriptions, and few enough bytes of options, but always one unless there is none.
 fn with_connected(page: SubscriptionPage, connected: Vec<Subscription>, limit: usize) -> Vec<SubscriptionStatus> {
-    let SubscriptionPage { mut subscriptions, is_last } = page;
+    let SubscriptionPage { mut subscriptions, reached } = page;
     // Those after the end of the page belong to a later one.
-    let end = subscriptions.last().filter(|_| !is_last).map(|found| found.subscription.id);
-    let belong = connected.into_iter().filter(|one| end.is_none_or(|end| one.id < end));
+    let belong = connected.into_iter().filter(|one| reached.is_none_or(|reached| one.id < reached));
     subscriptions.extend(belong.map(of_connection));
     subscriptions.sort_by_key(|found| found.subscription.id);
     let mut bytes = 0;
@@ -139,10 +141,11 @@ mod tests {
 
     #[test]
     fn a_page_has_the_subscriptions_of_connections_that_belong_to_it() {
-        let listed = |stored: &[u8], is_last, connected: &[u8], option_bytes, limit| -> Vec<u8> {
+        let listed = |stored: &[u8], is_last: bool, connected: &[u8], option_bytes, limit| -> Vec<u8> {
             let of = |numbers: &[u8]| numbers.iter().map(|number| subscription(*number, option_bytes)).collect();
             let (stored, connected): (Vec<_>, Vec<_>) = (of(stored), of(connected));
-            let page = SubscriptionPage { subscriptions: stored.into_iter().map(of_connection).collect(), is_last };
+            let reached = stored.last().filter(|_| !is_last).map(|last| last.id);
+            let page = SubscriptionPage { subscriptions: stored.into_iter().map(of_connection).collect(), reached };
             let page = with_connected(page, connected, limit);
             page.iter().map(|found| found.subscription.id.as_bytes()[0]).collect()
         };

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::subscribers::Managed;
 use super::{Deliverer, RENEWAL_INTERVAL, Stop};
+use crate::broker::Error;
 use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{
     DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Rank, RetryPolicy, Subscription,
@@ -15,6 +16,7 @@ use crate::domain::{
 use crate::memory_budget::BudgetExceeded;
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
+use crate::storage::unless_unreadable;
 
 /// Maximum number of subscriptions that are read at a time.
 const SUBSCRIPTIONS_PER_PAGE: usize = 20;
@@ -57,7 +59,8 @@ impl Deliverer {
     /// Loads these subscriptions.
     async fn load(&mut self, changed: BTreeSet<SubscriptionId>) -> Result<(), Stop> {
         for id in changed {
-            match self.deliveries.subscription(id).await? {
+            let found = self.deliveries.subscription(id).await;
+            match self.unless_unreadable(id, found)?.flatten() {
                 Some(found) => self.adopt(found).await?,
                 None => self.forget(id),
             }
@@ -70,12 +73,12 @@ impl Deliverer {
         let mut after = None;
         loop {
             let page = self.deliveries.subscriptions(after, SUBSCRIPTIONS_PER_PAGE).await?;
-            after = page.subscriptions.last().map(|found| found.subscription.id);
+            after = page.reached;
             for found in page.subscriptions {
                 gone.remove(&found.subscription.id);
                 self.adopt(found).await?;
             }
-            if page.is_last {
+            if after.is_none() {
                 break;
             }
         }
@@ -83,6 +86,18 @@ impl Deliverer {
             self.forget(id);
         }
         Ok(())
+    }
+
+    /// Forgets a subscription that has a record that cannot be read, so that the others are delivered.
+    fn unless_unreadable<T>(&mut self, id: SubscriptionId, read: Result<T, Error>) -> Result<Option<T>, Stop> {
+        match read {
+            Err(Error::Store(error)) => {
+                let unread = unless_unreadable(Err(error)).map_err(Error::from)?;
+                self.forget(id);
+                Ok(unread)
+            }
+            read => Ok(Some(read?)),
+        }
     }
 
     fn forget(&mut self, id: SubscriptionId) {
@@ -151,7 +166,8 @@ impl Deliverer {
         if !managed.state.knows_retries() {
             // They are listed after what was changed is saved, so that the list has all of them.
             self.save().await?;
-            let with_retry = self.all_retries(id).await?;
+            let listed = self.all_retries(id).await;
+            let Some(with_retry) = self.unless_unreadable(id, listed)? else { return Ok(()) };
             if let Some(managed) = self.subscribers.get_mut(id) {
                 managed.state.set_retries(with_retry);
             }
@@ -184,7 +200,7 @@ impl Deliverer {
     }
 
     /// Returns the messages that have a retry.
-    async fn all_retries(&self, id: SubscriptionId) -> Result<HashSet<MessageId>, Stop> {
+    async fn all_retries(&self, id: SubscriptionId) -> Result<HashSet<MessageId>, Error> {
         let (mut messages, mut after) = (HashSet::new(), None);
         loop {
             let page = self.deliveries.retries(id, after, RETRIES_PER_PAGE).await?;
@@ -211,7 +227,8 @@ impl Deliverer {
             // A page has fewer if they are large, and all of it may be running.
             let (mut retries, mut after) = (Vec::new(), None);
             while retries.is_empty() {
-                let page = self.deliveries.retries(id, after, limit).await?;
+                let page = self.deliveries.retries(id, after, limit).await;
+                let page = self.unless_unreadable(id, page)?.unwrap_or_default();
                 let Some(last) = page.last() else { break };
                 after = Some((last.due_us, last.message.id));
                 let Some(managed) = self.subscribers.get(id) else { break };

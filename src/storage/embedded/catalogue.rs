@@ -14,7 +14,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
-use crate::storage::{Catalogue, Epoch, Error, NameRange, Place, PlacePage};
+use crate::storage::{Catalogue, Epoch, Error, NameRange, Place, PlacePage, unless_unreadable};
 
 #[async_trait]
 impl Catalogue for EmbeddedStore {
@@ -75,7 +75,7 @@ impl<T: Table> View<T> {
     }
 
     fn places(&self, of: &[u8], names: &NameRange, examined_max: usize) -> Result<PlacePage, Error> {
-        let mut page = PlacePage::default();
+        let (mut page, mut examined) = (PlacePage::default(), 0);
         let Some((from, end)) = keys::in_range(of, names) else {
             return Ok(page);
         };
@@ -83,10 +83,11 @@ impl<T: Table> View<T> {
         for entry in self.registry.range::<&[u8]>(range)?.take(examined_max) {
             let (key, row) = entry?;
             let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
-            page.queues.push((queue.name().clone(), place_of(row.value())?));
+            examined += 1;
+            page.reached = Some(queue.name().clone()).filter(|_| examined == examined_max);
+            let place = place_of(row.value()).map_err(|error| error.of(format_args!("queue {queue}")));
+            page.queues.extend(unless_unreadable(place)?.map(|place| (queue.name().clone(), place)));
         }
-        let last = page.queues.last().filter(|_| page.queues.len() == examined_max);
-        page.reached = last.map(|(name, _)| name.clone());
         Ok(page)
     }
 }

@@ -18,7 +18,9 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
-use crate::storage::{Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record};
+use crate::storage::{
+    Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record, unless_unreadable,
+};
 
 /// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks and
 /// fences that the queue may have assigned.
@@ -102,9 +104,14 @@ impl<T: Table> View<T> {
             let queue = keys::decode_queue(key.value()).ok_or_else(|| damaged("a queue's name"))?;
             let name = queue.name();
             examined += 1;
-            if listing.includes(name) && !QueueRow::decode(row.value())?.0.is_placed() {
+            if listing.includes(name) {
                 bytes += row.value().len();
-                page.queues.push((name.clone(), read_queue(row.value())?));
+                let found = match read_queue(row.value()) {
+                    // It is in a pool.
+                    Err(Error::NoQueue) => None,
+                    read => unless_unreadable(read.map_err(|error| error.of(format_args!("queue {queue}"))))?,
+                };
+                page.queues.extend(found.map(|found| (name.clone(), found)));
             }
             if examined == listing.examined_max || bytes >= listing.bytes {
                 page.reached = Some(name.clone());
@@ -224,8 +231,14 @@ impl WriteTransaction<'_> {
     /// Deletes the queue, if it exists. The next queue of that name starts after its last rank and
     /// its last fence, even if the clock steps back.
     fn delete(&mut self, queue: &QueueId) -> Result<(), Error> {
-        let Some(row) = self.view.row(queue)? else {
-            return Ok(());
+        let row = match self.view.row(queue) {
+            Ok(None) => return Ok(()),
+            Err(Error::Corrupt(_)) => self.view.head_of_row(queue)?,
+            row => row?,
+        };
+        let Some(row) = row else {
+            self.put_tombstone(queue, self.now_us(queue))?;
+            return self.remove_row(queue);
         };
         let state = self.state(row.number)?;
         let last = state.next_rank(self.now_us(queue)) - 1;

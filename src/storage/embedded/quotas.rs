@@ -84,7 +84,8 @@ impl<T: Table> View<T> {
         for entry in self.registry.range::<&[u8]>(rows)?.take(examined_max) {
             let (key, row) = entry?;
             // A queue that is in a pool has no contents here.
-            let state = self.stored_state(QueueRow::decode(row.value())?.0.number)?;
+            let number = QueueRow::decode_head(row.value()).map_or(0, |row| row.number);
+            let state = self.stored_state(number)?;
             measured.usage.add(used_by(&state));
             examined += 1;
             if examined == examined_max {

@@ -15,7 +15,7 @@ use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::token_record::{self, TokenHead};
-use crate::storage::{Error, TokenCreation, TokenStore, TokensMax};
+use crate::storage::{Error, TokenCreation, TokenStore, TokensMax, unless_unreadable};
 
 /// Maximum number of expired tokens that one step removes.
 const EXPIRED_PER_STEP: usize = 500;
@@ -51,8 +51,8 @@ impl TokenStore for EmbeddedStore {
                 return Ok(None);
             }
             let ids = view.token_ids(&of, after, limit)?;
-            let found = ids.into_iter().map(|id| view.token(id, now_us));
-            Ok(Some(found.filter_map(Result::transpose).collect::<Result<_, _>>()?))
+            let found = ids.into_iter().map(|id| unless_unreadable(view.token(id, now_us)).map(Option::flatten));
+            Ok(Some(found.filter_map(Result::transpose).collect::<Result<_, Error>>()?))
         };
         loop {
             if let Some(found) = self.read(find.clone()).await? {

@@ -11,6 +11,7 @@ use crate::domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Re
 use crate::storage::quotas::sum_usages;
 use crate::storage::{
     Driver, Error, MeasuredQueues, NameRange, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
+    unless_unreadable,
 };
 
 /// Maximum number of queues that are read at a time.
@@ -51,6 +52,7 @@ impl PooledStore {
         };
         match (found, place.pool) {
             (Ok(found), _) => Ok(found.map(|found| (name, found))),
+            (Err(error @ Error::Corrupt(_)), _) => unless_unreadable(Err(error)),
             (Err(Error::Unavailable(_)), Some(pool)) if listing.needs_metadata && !is_moving => {
                 Err(Error::PoolDown(pool))
             }

@@ -21,7 +21,7 @@ use crate::domain::queue_id::TOPIC_MARK;
 use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, QueueName, Revision, Summary};
 use crate::storage::{
     Catalogue, Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
-    record,
+    record, unless_unreadable,
 };
 
 /// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be in
@@ -58,7 +58,11 @@ impl QueueStore for RedisStore {
         let key = QueueKeys::of(queue).queue();
         let mut reply = self.connection.command("HMGET", &key, &["v", "m"]).await?;
         match reply.text_or_nil()? {
-            Some(revision) => Ok(Some(reply::read_queue(reply::parse_number(&revision)?, &reply.bytes()?)?)),
+            Some(revision) => {
+                let metadata = reply.bytes_or_nil().unwrap_or_default();
+                let found = reply::read_queue(reply::parse_number(&revision)?, &metadata);
+                found.map(Some).map_err(|error| error.of(format_args!("queue {queue}")))
+            }
             None => Ok(None),
         }
     }
@@ -242,6 +246,7 @@ impl RedisStore {
     async fn get_named_queue(&self, project: &ProjectId, name: QueueName) -> Result<Option<(QueueName, Queue)>, Error> {
         let queue = QueueId::new(project.clone(), name.clone())
             .map_err(|error| Error::Corrupt(format!("the register of {project}: {error}")))?;
-        Ok(self.get_queue(&queue).await?.map(|queue| (name, queue)))
+        let found = unless_unreadable(self.get_queue(&queue).await)?.flatten();
+        Ok(found.map(|queue| (name, queue)))
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
-use super::reply::{self, Reply};
+use super::reply;
 use super::script::{
     SUBSCRIPTION_ATTEMPTS, SUBSCRIPTION_CREATE, SUBSCRIPTION_DELETE, SUBSCRIPTION_DELETE_ALL, SUBSCRIPTION_GET,
     SUBSCRIPTION_LIST, SUBSCRIPTION_UPDATE,
@@ -16,6 +16,7 @@ use crate::domain::{Attempt, NewSubscription, QueueId, Subscription, Subscriptio
 use crate::storage::delivery_record::{self, ID_BYTES};
 use crate::storage::{
     Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+    unless_unreadable,
 };
 
 /// Number of bytes of the token of an update, which begins a record in Redis.
@@ -43,8 +44,10 @@ impl SubscriptionStore for RedisStore {
         match kind.as_str() {
             "created" => Ok(SubscriptionCreation::Created),
             "exists" => {
-                let now_us = reply.number()?;
-                Ok(SubscriptionCreation::Exists(read_listed(&mut reply, now_us)?))
+                let (now_us, id) = (reply.number()?, read_id(&reply.bytes()?)?);
+                let read = read_subscription(id, &reply.bytes()?, now_us);
+                let known = read.map_err(|error| error.of(format_args!("queue {queue}, subscription {id}")));
+                known.map(SubscriptionCreation::Exists)
             }
             "too_many" => Ok(SubscriptionCreation::TooMany),
             "absent" => Ok(SubscriptionCreation::NoQueue),
@@ -57,11 +60,8 @@ impl SubscriptionStore for RedisStore {
         match kind.as_str() {
             "none" => Ok(None),
             "subscription" => {
-                let now_us = reply.number()?;
-                let subscription = read_subscription(id, &mut reply, now_us)?;
-                let progress = delivery_record::decode_progress(queue, &reply.bytes()?)?;
-                let pending = progress.pending(reply.number()?);
-                Ok(Some(SubscriptionStatus { subscription, progress, pending }))
+                let (now_us, records) = (reply.number()?, [reply.bytes_or_nil(), reply.bytes_or_nil()]);
+                read_status(queue, id, records, now_us, reply.number()?).map(Some)
             }
             kind => Err(reply::unknown_kind(SUBSCRIPTION_GET.name, kind)),
         }
@@ -76,13 +76,14 @@ impl SubscriptionStore for RedisStore {
         let args = [after.map_or_else(Bytes::new, subscription_id), arguments::number(limit as u64)];
         let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
         let (now_us, feed_total, is_last) = (reply.number()?, reply.number()?, reply.number()? == 1);
-        let mut subscriptions = Vec::new();
+        let mut page = SubscriptionPage::default();
         while !reply.is_empty() {
-            let subscription = read_listed(&mut reply, now_us)?;
-            let progress = delivery_record::decode_progress(queue, &reply.bytes()?)?;
-            subscriptions.push(SubscriptionStatus { pending: progress.pending(feed_total), subscription, progress });
+            let id = read_id(&reply.bytes()?)?;
+            let records = [reply.bytes_or_nil(), reply.bytes_or_nil()];
+            page.reached = Some(id).filter(|_| !is_last);
+            page.subscriptions.extend(unless_unreadable(read_status(queue, id, records, now_us, feed_total))?);
         }
-        Ok(SubscriptionPage { subscriptions, is_last })
+        Ok(page)
     }
 
     async fn update_subscription(
@@ -141,15 +142,26 @@ fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {
     <[u8; ID_BYTES]>::try_from(bytes).map(SubscriptionId::from_bytes).map_err(invalid)
 }
 
-/// Reads an id, and the record of the subscription that has it.
-fn read_listed(reply: &mut Reply, now_us: u64) -> Result<Subscription, Error> {
-    let id = read_id(&reply.bytes()?)?;
-    read_subscription(id, reply, now_us)
+/// Reads a subscription and how far its deliveries have come. `records` are its record and that of its
+/// progress.
+fn read_status(
+    queue: &QueueId,
+    id: SubscriptionId,
+    records: [Option<Bytes>; 2],
+    now_us: u64,
+    feed_total: u64,
+) -> Result<SubscriptionStatus, Error> {
+    let [record, progress] = records.map(Option::unwrap_or_default);
+    let read = || {
+        let subscription = read_subscription(id, &record, now_us)?;
+        let progress = delivery_record::decode_progress(queue, &progress)?;
+        Ok(SubscriptionStatus { pending: progress.pending(feed_total), subscription, progress })
+    };
+    read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
 }
 
 /// Reads the record of a subscription, as `scripts/shared/subscriptions.lua` describes it.
-fn read_subscription(id: SubscriptionId, reply: &mut Reply, now_us: u64) -> Result<Subscription, Error> {
-    let record = reply.bytes()?;
+fn read_subscription(id: SubscriptionId, record: &[u8], now_us: u64) -> Result<Subscription, Error> {
     let subscriber_bytes = record.get(TOKEN_BYTES..TOKEN_BYTES + LENGTH_BYTES).map(|mut length| length.get_u32());
     let start = subscriber_bytes.map(|bytes| TOKEN_BYTES + LENGTH_BYTES + bytes as usize);
     let record = start.and_then(|start| record.get(start..)).unwrap_or_default();

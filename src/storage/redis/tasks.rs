@@ -21,6 +21,7 @@ use crate::storage::task_record::{FAILED, STOPPED, TaskRecord, newest_first};
 use crate::storage::tasks::MOVED_PER_STEP_MAX;
 use crate::storage::{
     Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, record, run_redrive,
+    unless_unreadable,
 };
 
 #[async_trait]
@@ -41,7 +42,9 @@ impl TaskStore for RedisStore {
         let mut reply = self.read_values(queue, "HGETALL", &QueueKeys::of(queue).tasks(), &[]).await?;
         let mut records = Vec::new();
         while !reply.is_empty() {
-            records.push((read_task_id(&reply.bytes()?)?, TaskRecord::decode(&reply.bytes()?)?));
+            let (id, record) = (read_task_id(&reply.bytes()?)?, TaskRecord::decode(&reply.bytes()?));
+            let read = record.map_err(|error| error.of(format_args!("queue {queue}, task {id}")));
+            records.extend(unless_unreadable(read)?.map(|record| (id, record)));
         }
         Ok(newest_first(records))
     }

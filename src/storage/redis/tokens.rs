@@ -10,7 +10,7 @@ use super::reply::{self, Reply};
 use super::script::{Script, TOKEN_CREATE, TOKEN_DELETE, TOKEN_GET, TOKEN_LIST};
 use crate::domain::{NewToken, ProjectId, TokenId, TokenRecord};
 use crate::storage::delivery_record::ID_BYTES;
-use crate::storage::{Error, TokenCreation, TokenStore, TokensMax, token_record};
+use crate::storage::{Error, TokenCreation, TokenStore, TokensMax, token_record, unless_unreadable};
 
 #[async_trait]
 impl TokenStore for RedisStore {
@@ -62,7 +62,7 @@ impl TokenStore for RedisStore {
         let (now_us, mut found) = (reply.number()?, Vec::new());
         while !reply.is_empty() {
             let id = read_id(&reply.bytes()?)?;
-            found.extend(token_record::decode(id, &reply.bytes()?, now_us)?);
+            found.extend(unless_unreadable(token_record::decode(id, &reply.bytes()?, now_us))?.flatten());
         }
         Ok(found)
     }

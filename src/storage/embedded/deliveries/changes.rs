@@ -1,7 +1,7 @@
 //! Changes the rows of subscriptions. Each change of a subscription changes their version and is
 //! signaled.
 
-use crate::domain::{NewSubscription, Progress, SubscriptionId, SubscriptionSettings};
+use crate::domain::{NewSubscription, Progress, Subscription, SubscriptionId, SubscriptionSettings};
 use crate::storage::delivery_record::{SubscriptionHead, decode_subscription, encode_progress, encode_subscription};
 use crate::storage::embedded::deliveries::read::{feed_total, id_key, last_rank, read_id, subscriber_key};
 use crate::storage::embedded::engine::error::damaged;
@@ -153,11 +153,14 @@ impl WriteTransaction<'_> {
 
     /// Removes the keys by which a subscription is found.
     fn remove_subscription_keys(&mut self, state: &QueueState, id: SubscriptionId, record: &[u8]) -> Result<(), Error> {
-        let end_s = SubscriptionHead::decode(record)?.end_s();
-        let settings = decode_subscription(id, record, 0)?.settings;
-        self.remove_key(&subscriber_key(state, &settings.subscriber))?;
-        self.remove_key(&keys::timed(state.subscriptions, Part::SubscriptionEnd, end_s, id.as_bytes()))?;
-        Ok(())
+        let keys = match (SubscriptionHead::decode(record), decode_subscription(id, record, 0)) {
+            (Ok(head), Ok(Subscription { settings, .. })) => vec![
+                subscriber_key(state, &settings.subscriber),
+                keys::timed(state.subscriptions, Part::SubscriptionEnd, head.end_s(), id.as_bytes()),
+            ],
+            _ => self.view.keys_of_subscription(state, id)?,
+        };
+        keys.iter().try_for_each(|key| self.remove_key(key).map(drop))
     }
 
     fn note_subscription_change(&mut self, number: u64, id: SubscriptionId) -> Result<(), Error> {

@@ -81,6 +81,21 @@ impl<T: Table> View<T> {
         id.map(|id| read_id(id.value())).transpose()
     }
 
+    /// Returns the keys by which a subscription is found whose record cannot be read. Visits all
+    /// subscriptions of the queue, whose number has a limit.
+    pub(super) fn keys_of_subscription(&self, state: &QueueState, id: SubscriptionId) -> Result<Vec<Vec<u8>>, Error> {
+        let mut found = Vec::new();
+        for part in [Part::Subscriber, Part::SubscriptionEnd] {
+            for entry in self.all_of(state.subscriptions, part)? {
+                let (key, value) = entry?;
+                if value == id.as_bytes()[..] || part == Part::SubscriptionEnd && key.ends_with(id.as_bytes()) {
+                    found.push(keys::content(state.subscriptions, part, &key));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns a subscription, by its record, and how far its deliveries have come.
     pub(super) fn status(
         &self,
@@ -90,9 +105,12 @@ impl<T: Table> View<T> {
         record: &[u8],
         now_us: u64,
     ) -> Result<SubscriptionStatus, Error> {
-        let subscription = decode_subscription(id, record, now_us)?;
-        let progress = self.progress(queue, state, id)?;
-        Ok(SubscriptionStatus { pending: progress.pending(feed_total(state)), subscription, progress })
+        let read = || {
+            let subscription = decode_subscription(id, record, now_us)?;
+            let progress = self.progress(queue, state, id)?;
+            Ok(SubscriptionStatus { pending: progress.pending(feed_total(state)), subscription, progress })
+        };
+        read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
     }
 
     /// Returns the progress of a subscription, which must exist.

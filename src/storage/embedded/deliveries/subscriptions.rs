@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 
 use crate::domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
-use crate::storage::embedded::deliveries::read::SubscriptionRecord;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::{
     Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+    unless_unreadable,
 };
 
 #[async_trait]
@@ -42,10 +42,14 @@ impl SubscriptionStore for EmbeddedStore {
         let of = queue.clone();
         let listed = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
             let (records, is_last) = view.subscriptions_after(state, after, limit)?;
-            let status = |(id, record): &SubscriptionRecord| view.status(&of, state, *id, record, now_us);
-            Ok(SubscriptionPage { subscriptions: records.iter().map(status).collect::<Result<_, _>>()?, is_last })
+            let mut page = SubscriptionPage::default();
+            for (id, record) in records {
+                page.reached = Some(id).filter(|_| !is_last);
+                page.subscriptions.extend(unless_unreadable(view.status(&of, state, id, &record, now_us))?);
+            }
+            Ok(page)
         });
-        Ok(listed.await?.unwrap_or_else(|| SubscriptionPage { subscriptions: Vec::new(), is_last: true }))
+        Ok(listed.await?.unwrap_or_default())
     }
 
     async fn update_subscription(

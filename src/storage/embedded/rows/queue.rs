@@ -74,6 +74,13 @@ impl QueueRow {
         [&number.to_be_bytes()[..], row.get(8..).unwrap_or_default()].concat()
     }
 
+    /// Returns the numbers of a damaged row.
+    pub(crate) fn decode_head(bytes: &[u8]) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let revision = Revision(u64::from_be_bytes(*rest.first_chunk()?));
+        Some(Self { number: u64::from_be_bytes(*number), revision, policy: Policy::default() })
+    }
+
     /// Returns the row and the encoded metadata.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
         let row = || {

@@ -17,7 +17,9 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::outbox::{self, Outboxes};
 use crate::storage::task_lease::{TASK_LEASE_DURATION, TaskLease};
 use crate::storage::task_record::{TaskRecord, newest_first};
-use crate::storage::{Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, run_redrive};
+use crate::storage::{
+    Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, run_redrive, unless_unreadable,
+};
 
 mod redrive;
 
@@ -148,11 +150,14 @@ impl<T: Table> View<T> {
     }
 
     pub(super) fn tasks(&self, number: u64) -> Result<Vec<(TaskId, TaskRecord)>, Error> {
-        let read = |entry: Result<(Vec<u8>, bytes::Bytes), Error>| {
+        let mut tasks = Vec::new();
+        for entry in self.all_of(number, Part::Task)? {
             let (id, task) = entry?;
-            Ok((read_id(&id)?, TaskRecord::decode(&task)?))
-        };
-        self.all_of(number, Part::Task)?.map(read).collect()
+            let id = read_id(&id)?;
+            let read = TaskRecord::decode(&task).map_err(|error| error.of(format_args!("task {id}")));
+            tasks.extend(unless_unreadable(read)?.map(|task| (id, task)));
+        }
+        Ok(tasks)
     }
 
     fn task(&self, number: u64, id: TaskId) -> Result<Option<TaskRecord>, Error> {

@@ -39,17 +39,26 @@ impl<T: Table> View<T> {
     /// [`Error::NoQueue`] if the queue is in a pool.
     pub(crate) fn row(&self, queue: &QueueId) -> Result<Option<QueueRow>, Error> {
         match self.registry.get(&*keys::queue(queue))? {
-            Some(row) => match QueueRow::decode(row.value())?.0 {
-                row if row.is_placed() => Err(Error::NoQueue),
-                row => Ok(Some(row)),
+            Some(row) => match QueueRow::decode(row.value()) {
+                Ok((row, _)) if row.is_placed() => Err(Error::NoQueue),
+                Ok((row, _)) => Ok(Some(row)),
+                Err(error) => Err(error.of(format_args!("queue {queue}"))),
             },
             None => Ok(None),
         }
     }
 
+    /// Returns the numbers of a queue whose row cannot be read, without what its owner has set; `None` if
+    /// not even they are there.
+    pub(crate) fn head_of_row(&self, queue: &QueueId) -> Result<Option<QueueRow>, Error> {
+        Ok(self.registry.get(&*keys::queue(queue))?.and_then(|row| QueueRow::decode_head(row.value())))
+    }
+
     /// Returns the queue with its metadata. Fails as [`Self::row`] does.
     pub(crate) fn queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error> {
-        self.registry.get(&*keys::queue(queue))?.map(|row| read_queue(row.value())).transpose()
+        let row = self.registry.get(&*keys::queue(queue))?;
+        let read = row.map(|row| read_queue(row.value())).transpose();
+        read.map_err(|error| error.of(format_args!("queue {queue}")))
     }
 
     pub(crate) fn stored_state(&self, number: u64) -> Result<QueueState, Error> {
