@@ -24,7 +24,11 @@ local hashes = {subscriptions = subscriptions, subscribers = subscribers, delive
 local checks = {}
 
 function checks.subscriptions(id, record)
-  local _, subscriber, _, began, ttl_s = struct.unpack(SUBSCRIPTION, record)
+  local _, subscriber, _, began, ttl_s = unpack_subscription(record)
+  if not subscriber then
+    -- The driver reads all records, too, and reports this one.
+    return
+  end
   local end_s = redis.call('ZSCORE', subscription_ends, id)
   expect(redis.call('HGET', subscribers, subscriber) == id, id, 'is not found by its subscriber')
   expect(redis.call('ZSCORE', subscription_ids, id), id, 'is not listed')
@@ -38,8 +42,8 @@ function checks.subscribers(subscriber, id)
   local record = redis.call('HGET', subscriptions, id)
   expect(record, id, 'does not exist and has a subscriber')
   if record then
-    local _, own = struct.unpack(SUBSCRIPTION, record)
-    expect(own == subscriber, id, 'is found by a subscriber that it does not have')
+    local _, own = unpack_subscription(record)
+    expect(not own or own == subscriber, id, 'is found by a subscriber that it does not have')
   end
 end
 
@@ -59,6 +63,9 @@ end
 
 function checks.retries(name, record)
   local id = string.sub(name, 1, ID_BYTES)
+  if #record < 12 then
+    return
+  end
   local _, due_us = struct.unpack(RETRY_DUE, record)
   local entry = id .. struct.pack('>I8', due_us) .. string.sub(name, ID_BYTES + 1)
   expect(exists(id), id, 'does not exist and has a retry')

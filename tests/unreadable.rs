@@ -1,12 +1,14 @@
-//! Records that cannot be read: each of them fails its queue or its subscription and nothing else.
+//! Records that cannot be read: each of them fails its queue or its subscription and nothing else, `check`
+//! names it, and a repair sets it aside.
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
 use crate::http::answered;
-use crate::migration::{assert_intact, embedded};
+use crate::migration::{assert_intact, embedded, run};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
 use support::cluster::RedisCluster;
@@ -25,6 +27,7 @@ const SUBSCRIPTION: u8 = 13;
 /// subscription.
 const ROW_HEAD: usize = 18;
 const SUBSCRIPTION_HEAD: usize = 24;
+const KEPT: &str = "sukkal:{set_aside}";
 
 /// A store whose records can be damaged.
 enum Store {
@@ -95,6 +98,17 @@ impl Store {
         }
         transaction.commit().unwrap();
     }
+
+    /// Returns the bytes that a repair has kept, for each record.
+    fn set_aside(&self) -> Vec<Vec<u8>> {
+        let Self::File(folder, _) = self else {
+            let kept = self.node_of(KEPT).unwrap().command(&["HVALS", KEPT]);
+            return kept.items().iter().map(|value| value.as_bytes().to_vec()).collect();
+        };
+        let lines = std::fs::read_to_string(folder.path().join("set-aside.jsonl")).unwrap();
+        let kept = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["bytes"].clone());
+        kept.map(|bytes| from_hexadecimal(bytes.as_str().unwrap())).collect()
+    }
 }
 
 fn from_hexadecimal(text: &str) -> Vec<u8> {
@@ -149,6 +163,11 @@ async fn listed_ids(api: &Api, query: &str) -> Vec<String> {
 async fn fails_alone(store: Store) {
     let endpoint = Endpoint::start();
     let [first, second, third] = damaged(&store, &endpoint).await;
+    let (code, found) = run(&["check", "--store", &store.uri()]);
+    assert_eq!(code, Some(1), "{found}");
+    for name in ["p/bad: ", first.as_str(), second.as_str()] {
+        assert!(found.contains(name), "{name}: {found}");
+    }
     let sukkal = store.serve();
     let api = sukkal.project("p");
 
@@ -183,6 +202,31 @@ async fn fails_alone(store: Store) {
     answered(api.put("/v2/queues/bad"), 201).await;
     drop(sukkal);
     assert_intact(&store.uri());
+}
+
+async fn is_set_aside(store: Store) {
+    let endpoint = Endpoint::start();
+    let [first, second, third] = damaged(&store, &endpoint).await;
+
+    let (code, text) = run(&["check", "--repair", "--store", &store.uri()]);
+
+    assert_eq!(code, Some(0), "{text}");
+    for name in ["repaired: p/bad", &first, &second, "set aside in"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    let kept = store.set_aside();
+    assert_eq!(kept.len(), 3);
+    assert!(kept.iter().all(|bytes| bytes.ends_with(GARBAGE)), "{kept:?}");
+    assert_intact(&store.uri());
+    let sukkal = store.serve();
+    let api = sukkal.project("p");
+    assert_eq!(names(&api, "").await, ["bad", "good", "subs"]);
+    let metadata = answered(api.get("/v2/queues/bad"), 200).await.json();
+    assert!(metadata.get("name").is_none(), "{metadata}");
+    post(&api, "bad").await;
+    let popped = answered(api.request(Method::DELETE, "/v2/queues/bad/messages?pop=2"), 200).await.json();
+    assert_eq!(popped["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(listed_ids(&api, "").await, [third]);
 }
 
 /// A change of a subscription is loaded while the others are delivered.
@@ -224,6 +268,11 @@ macro_rules! over_each_store {
             #[tokio::test(flavor = "multi_thread")]
             async fn an_unreadable_record_fails_only_its_queue_or_subscription() {
                 fails_alone($store).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn a_repair_sets_unreadable_metadata_and_subscriptions_aside() {
+                is_set_aside($store).await;
             }
         })*
     };

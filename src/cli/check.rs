@@ -18,7 +18,7 @@ use crate::config::Config;
 pub(super) struct Options {
     #[command(flatten)]
     store: store::Options,
-    /// Repair what can be repaired without data loss, and report each repair
+    /// Repair what can be repaired, report each repair, and keep what had to be replaced
     #[arg(long)]
     repair: bool,
 }

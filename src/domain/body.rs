@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::msgpack;
+
 /// First byte of a sealed body: the marker of an extension value with a length of four bytes. No
 /// JSON value begins with this byte.
 const SEALED: u8 = 0xc9;
@@ -55,6 +57,12 @@ impl Body {
         let (head, rest) = bytes.split_first_chunk::<SEALED_HEAD>()?;
         let content = usize::try_from(u32::from_be_bytes([head[1], head[2], head[3], head[4]])).ok()?;
         (head[0] == SEALED && content <= rest.len()).then_some(SEALED_HEAD + content)
+    }
+
+    /// Returns whether the body is sealed, or is a value that every reader of JSON can read.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        Self::sealed_length(&self.0) == Some(self.0.len()) || msgpack::is_json(&self.0)
     }
 
     /// Returns the content of a sealed body, or `None` if the body is not sealed.

@@ -156,6 +156,16 @@ pub(super) fn decode_retry(queue: &QueueId, bytes: &Bytes, now_us: u64) -> Resul
     Ok(Retry { attempts, due_us, message })
 }
 
+/// Succeeds if every reader can read the record of a retry of a message of this queue.
+pub(super) fn check_retry(queue: &QueueId, bytes: &Bytes) -> Result<(), Error> {
+    record::check(decode_retry(queue, bytes, 0)?.message.id, &bytes.slice(RETRY_HEAD_BYTES..))
+}
+
+/// Succeeds if every reader can read the record of an attempt.
+pub(super) fn check_attempt(record: &[u8]) -> Result<(), Error> {
+    newest_attempts([record]).map(drop)
+}
+
 /// Returns the name of a retry: the subscription and the key of the message.
 pub(super) fn retry_name(subscription: SubscriptionId, message: MessageId) -> [u8; RETRY_NAME_BYTES] {
     let mut name = [0; RETRY_NAME_BYTES];

@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use tokio::time::sleep;
 
 use super::error::Error;
+use super::pools::PoolStore;
+use super::quotas::QuotaStore;
 use crate::domain::QueueId;
 
 /// Pause between two maintenance steps, which leaves the store to other operations.
@@ -58,10 +60,12 @@ pub trait Maintenance: Send + Sync {
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error>;
 
     /// Verifies the whole store: each message is in one state, is counted once and has a unique
-    /// rank.
+    /// rank, and every record can be read.
     async fn check(&self) -> Result<Check, Error>;
 
-    /// Verifies the whole store as [`Self::check`] does, and repairs what it can.
+    /// Verifies the whole store as [`Self::check`] does, and repairs what it can. Metadata and
+    /// subscriptions that cannot be read are set aside: their bytes are kept, and the queue goes on with
+    /// default metadata and without these subscriptions.
     async fn repair(&self) -> Result<Check, Error> {
         self.check().await
     }
@@ -74,6 +78,19 @@ pub struct Schedule {
     pub pause: Duration,
     /// Pause between two walks over all queues.
     pub walk: Duration,
+}
+
+/// Reads the quotas and the pools of a store, and records that they cannot be read.
+pub(super) async fn check_lists(store: &(impl QuotaStore + PoolStore), check: &mut Check) -> Result<(), Error> {
+    for (name, read) in
+        [("the quotas", store.list_quotas(None).await.map(drop)), ("the pools", store.load_pools(None).await.map(drop))]
+    {
+        match read {
+            Err(Error::Corrupt(reason)) => check.add_finding(name, reason),
+            read => read?,
+        }
+    }
+    Ok(())
 }
 
 /// The result of verifying a store.

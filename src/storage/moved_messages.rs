@@ -214,6 +214,14 @@ impl OutgoingMessage {
         bytes
     }
 
+    /// Returns the number of a stored message that can be delivered and read.
+    pub(super) fn check(source: &QueueId, bytes: &Bytes) -> Result<u64, Error> {
+        let Self { message, target } = Self::decode(bytes)?;
+        message.arriving(source, target.epoch.is_some())?;
+        record::check(id_of(source, &message.entry.key)?, &message.record)?;
+        Ok(message.number)
+    }
+
     pub(super) fn decode(bytes: &Bytes) -> Result<Self, Error> {
         let record = record_at(bytes)?;
         let target = bytes.get(TARGET_AT + 1..record).and_then(Target::decode).ok_or_else(too_short)?;

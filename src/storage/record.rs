@@ -101,6 +101,14 @@ pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64)
     })
 }
 
+/// Succeeds if every reader can read a record.
+pub(super) fn check(id: MessageId, record: &Bytes) -> Result<(), Error> {
+    if !Body::from_msgpack(Parts::read(id, record)?.body).is_readable() {
+        return Err(Error::Corrupt(format!("message {id}: its body is not JSON")));
+    }
+    Ok(())
+}
+
 /// Returns the record of a message that becomes a dead letter with this time to live, from its
 /// record in the original queue.
 pub(super) fn dead_letter(record: &Bytes, entry: &Entry, origin: &Origin, ttl_s: u32) -> Result<Bytes, Error> {

@@ -51,7 +51,7 @@ fn command(arguments: &[&str]) -> Command {
 }
 
 /// Runs a command, and returns its exit code and what it printed.
-fn run(arguments: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command(arguments).output().unwrap();
     (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }

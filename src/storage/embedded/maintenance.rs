@@ -15,6 +15,7 @@ use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
+use crate::storage::maintenance::check_lists;
 use crate::storage::outbox;
 use crate::storage::{Check, Error, Maintenance};
 
@@ -50,7 +51,13 @@ impl Maintenance for EmbeddedStore {
     }
 
     async fn check(&self) -> Result<Check, Error> {
-        self.read_on_blocking_thread(View::check).await
+        let mut check = self.read_on_blocking_thread(View::check).await?;
+        check_lists(self, &mut check).await?;
+        Ok(check)
+    }
+
+    async fn repair(&self) -> Result<Check, Error> {
+        self.set_unreadable_aside().await
     }
 
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

@@ -192,7 +192,7 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    fn update(
+    pub(super) fn update(
         &mut self,
         queue: &QueueId,
         last_known_revision: Revision,
@@ -302,6 +302,6 @@ pub(super) fn counts_with(queue: &QueueId) -> impl Iterator<Item = Vec<u8>> {
     [keys::project_count(queue.project())].into_iter().chain(topics)
 }
 
-fn encode_row(number: u64, revision: Revision, metadata: &Metadata) -> Vec<u8> {
+pub(super) fn encode_row(number: u64, revision: Revision, metadata: &Metadata) -> Vec<u8> {
     QueueRow::encode(number, revision, &record::policy(metadata), &record::from_metadata(metadata))
 }

@@ -10,6 +10,7 @@
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
 //! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
 //! | `sukkal:{SLOT}:receipt` | string | empty: written by posts with a receipt, kept for 1 s |
+//! | `sukkal:{set_aside}` | hash | records that a repair has found unreadable: `P/Q` and which record → its bytes |
 //! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `quotas.rs` |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{tokens}:records` and so on | | the tokens: see `scripts/shared/tokens.lua` |
@@ -41,6 +42,8 @@ pub(super) const DATABASE: &str = DATABASE_KEY;
 pub(super) const MIGRATION: &str = "sukkal:migration";
 /// The channel of signals to the processes that deliver to subscribers: see `signals.rs`.
 pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
+/// The records that a repair has set aside.
+pub(super) const SET_ASIDE: &str = "sukkal:{set_aside}";
 /// The quotas of all projects that have some.
 pub(super) const QUOTAS: &str = "sukkal:{quotas}";
 /// The list of pools and flavors.
@@ -206,11 +209,17 @@ impl QueueKeys {
         self.key(KeyName::Tasks.name())
     }
 
-    /// Returns the key of the hash of retries of deliveries.
+    /// Returns the key of the hash of subscriptions.
+    pub(super) fn subscriptions(&self) -> String {
+        self.key(KeyName::Subscriptions.name())
+    }
+
+    /// Returns the key of the hash of how far deliveries have come.
     pub(super) fn deliveries(&self) -> String {
         self.key(KeyName::Deliveries.name())
     }
 
+    /// Returns the key of the hash of retries of deliveries.
     pub(super) fn retries(&self) -> String {
         self.key(KeyName::Retries.name())
     }

@@ -137,7 +137,7 @@ pub(super) fn subscription_id(id: SubscriptionId) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
 
-fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {
+pub(super) fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {
     let invalid = |_| Error::Corrupt(format!("the id of a subscription has {} bytes", bytes.len()));
     <[u8; ID_BYTES]>::try_from(bytes).map(SubscriptionId::from_bytes).map_err(invalid)
 }
@@ -161,7 +161,7 @@ fn read_status(
 }
 
 /// Reads the record of a subscription, as `scripts/shared/subscriptions.lua` describes it.
-fn read_subscription(id: SubscriptionId, record: &[u8], now_us: u64) -> Result<Subscription, Error> {
+pub(super) fn read_subscription(id: SubscriptionId, record: &[u8], now_us: u64) -> Result<Subscription, Error> {
     let subscriber_bytes = record.get(TOKEN_BYTES..TOKEN_BYTES + LENGTH_BYTES).map(|mut length| length.get_u32());
     let start = subscriber_bytes.map(|bytes| TOKEN_BYTES + LENGTH_BYTES + bytes as usize);
     let record = start.and_then(|start| record.get(start..)).unwrap_or_default();

@@ -99,7 +99,7 @@ fn project(project: Option<&ProjectId>) -> Bytes {
     bytes.into()
 }
 
-fn read_id(bytes: &[u8]) -> Result<TokenId, Error> {
+pub(super) fn read_id(bytes: &[u8]) -> Result<TokenId, Error> {
     let invalid = |_| Error::Corrupt(format!("the id of a token has {} bytes", bytes.len()));
     <[u8; ID_BYTES]>::try_from(bytes).map(TokenId::from_bytes).map_err(invalid)
 }

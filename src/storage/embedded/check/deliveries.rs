@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::domain::{QueueId, SubscriptionId};
 use crate::storage::Error;
 use crate::storage::delivery_record::{
-    SubscriptionHead, decode_progress, decode_retry, decode_subscription, newest_attempts, retry_entry,
+    SubscriptionHead, check_attempt, check_retry, decode_progress, decode_retry, decode_subscription, retry_entry,
 };
 use crate::storage::embedded::check::findings::Findings;
 use crate::storage::embedded::engine::error::damaged;
@@ -34,7 +34,11 @@ impl<T: Table> View<T> {
         for entry in self.all_of(number, Part::Subscription)? {
             let (key, record) = entry?;
             let id = *key.first_chunk::<ID_BYTES>().ok_or_else(|| damaged("the id of a subscription"))?;
-            let subscription = decode_subscription(SubscriptionId::from_bytes(id), &record, 0)?;
+            ids.insert(id);
+            let subscription = SubscriptionId::from_bytes(id);
+            let named = |error: Error| error.of(format_args!("subscription {subscription}"));
+            let read = decode_subscription(subscription, &record, 0).map_err(named);
+            let Some(subscription) = findings.expect_readable(read) else { continue };
             let subscriber = keys::content(number, Part::Subscriber, subscription.settings.subscriber.as_bytes());
             let is_indexed = self.contents.get(&*subscriber)?.is_some_and(|other| other.value() == id);
             findings.expect(is_indexed, format_args!("subscription {} has no subscriber", subscription.id));
@@ -42,10 +46,11 @@ impl<T: Table> View<T> {
             let end = self.contents.get(&*keys::timed(number, Part::SubscriptionEnd, end_s, &id))?;
             findings.expect(end.is_some(), format_args!("subscription {} does not expire", subscription.id));
             match self.contents.get(&*keys::content(number, Part::Progress, &id))? {
-                Some(progress) => drop(decode_progress(queue, progress.value())?),
+                Some(progress) => {
+                    findings.expect_readable(decode_progress(queue, progress.value()).map_err(named));
+                }
                 None => findings.expect(false, format_args!("subscription {} has no progress", subscription.id)),
             }
-            ids.insert(id);
         }
         let count = ids.len() as u64;
         let stored = state.subscription_count;
@@ -66,18 +71,19 @@ impl<T: Table> View<T> {
 
     fn check_retries(&self, queue: &QueueId, number: u64, findings: &mut Findings<'_>) -> Result<(), Error> {
         for entry in self.all_of(number, Part::Attempt)? {
-            newest_attempts([&*entry?.1])?;
+            findings.expect_readable(check_attempt(&entry?.1));
         }
         let mut count = 0;
         for entry in self.all_of(number, Part::Retry)? {
             let (name, record) = entry?;
-            let retry = decode_retry(queue, &record, 0)?;
+            count += 1;
+            findings.expect_readable(check_retry(queue, &record));
+            let Ok(retry) = decode_retry(queue, &record, 0) else { continue };
             let id = name.first_chunk::<ID_BYTES>().ok_or_else(|| damaged("the name of a retry"))?;
             let subscription = SubscriptionId::from_bytes(*id);
             let due = retry_entry(subscription, retry.due_us, retry.message.id);
             let is_indexed = self.contents.get(&*keys::content(number, Part::RetryTime, &due))?.is_some();
             findings.expect(is_indexed, format_args!("a retry of subscription {subscription} is not due at its time"));
-            count += 1;
         }
         let times = self.all_of(number, Part::RetryTime)?.count();
         findings.expect(times == count, format_args!("{count} retries are due at {times} times"));

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::storage::Check;
+use crate::storage::{Check, Error};
 
 pub(crate) struct Findings<'a> {
     pub(crate) check: &'a mut Check,
@@ -14,5 +14,10 @@ impl Findings<'_> {
         if !is_so {
             self.check.add_finding(&self.subject, finding);
         }
+    }
+
+    /// Returns what was read.
+    pub(crate) fn expect_readable<T>(&mut self, read: Result<T, Error>) -> Option<T> {
+        read.inspect_err(|error| self.check.add_finding(&self.subject, error.reason())).ok()
     }
 }

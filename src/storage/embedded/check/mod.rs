@@ -17,6 +17,7 @@ mod deliveries;
 mod findings;
 mod outbox;
 mod queue;
+mod repair;
 mod scan;
 mod shards;
 mod tokens;
@@ -37,22 +38,20 @@ impl<T: Table> View<T> {
                 continue;
             }
             findings.check.queues += 1;
-            match (QueueRow::decode(&row), read_queue(&row)) {
-                (Ok((row, _)), Ok(_)) => {
-                    let other = numbers.insert(row.number, queue.clone());
-                    findings.expect(other.is_none(), "its contents number belongs to another queue too");
-                    let subscriptions = self.stored_state(row.number).map_or(0, |state| state.subscriptions);
-                    if subscriptions > 0 {
-                        let other = numbers.insert(subscriptions, queue.clone());
-                        findings.expect(other.is_none(), "the contents number of its subscriptions is used twice");
-                    }
-                    match self.check_queue(&queue, &row, &mut findings) {
-                        // The rest of this queue is not verified.
-                        Err(Error::Corrupt(reason)) => findings.expect(false, reason),
-                        outcome => outcome?,
-                    }
-                }
-                (Err(error), _) | (_, Err(error)) => findings.expect(false, error),
+            findings.expect_readable(read_queue(&row));
+            let read = QueueRow::decode(&row).map(|(row, _)| row);
+            let Some(row) = read.ok().or_else(|| QueueRow::decode_head(&row)) else { continue };
+            let other = numbers.insert(row.number, queue.clone());
+            findings.expect(other.is_none(), "its contents number belongs to another queue too");
+            let subscriptions = self.stored_state(row.number).map_or(0, |state| state.subscriptions);
+            if subscriptions > 0 {
+                let other = numbers.insert(subscriptions, queue.clone());
+                findings.expect(other.is_none(), "the contents number of its subscriptions is used twice");
+            }
+            match self.check_queue(&queue, &row, &mut findings) {
+                // The rest of this queue is not verified.
+                Err(Error::Corrupt(reason)) => findings.expect(false, reason),
+                outcome => outcome?,
             }
         }
         let mut findings = Findings { check: &mut check, subject: "the registry".to_owned() };

@@ -12,12 +12,7 @@ impl<T: Table> View<T> {
             let mut findings = Findings { check, subject: format!("the outbox of {source}") };
             for row in self.outbox(&source)? {
                 let (number, _, value) = row?;
-                let outgoing = OutgoingMessage::decode(&value);
-                let readable = outgoing.and_then(|outgoing| {
-                    outgoing.message.arriving(&source, outgoing.target.epoch.is_some())?;
-                    Ok(outgoing.message.number)
-                });
-                match readable {
+                match OutgoingMessage::check(&source, &value) {
                     Ok(stored) => {
                         findings.expect(stored == number, format_args!("message {number} has number {stored}"));
                     }

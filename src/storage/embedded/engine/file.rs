@@ -1,7 +1,7 @@
 //! Opens the file of a store, or another disk, and checks its format.
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +52,16 @@ pub(crate) fn open_file(path: &PathBuf) -> Result<(Box<dyn StorageBackend>, Free
     let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
     let free_space = FreeSpace::OfFileSystem(file.try_clone()?);
     Ok((Box::new(AllocatedFile::new(file)?), free_space))
+}
+
+/// Adds a line to a file, which is created if necessary, and writes it to disk.
+pub(crate) fn add_line(path: &Path, line: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.append(true).create(true).open(path)?;
+    writeln!(file, "{line}")?;
+    file.sync_all()
 }
 
 pub(crate) fn open(place: &str, source: &BackendSource, verification: Verification) -> Result<Opened, OpenError> {

@@ -34,7 +34,8 @@ const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The engine on one disk.
 pub(super) struct Engine {
-    place: String,
+    /// The path of the file, or the name of the disk.
+    pub(super) place: String,
     source: Box<BackendSource>,
     current: RwLock<Current>,
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::walk::UnreachableServers;
 use crate::domain::QueueId;
 use crate::storage::key::id_of;
+use crate::storage::maintenance::check_lists;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
 use crate::storage::redis::keys::{self, QueueKeys};
@@ -15,7 +16,7 @@ use crate::storage::redis::reply::{self, Reply};
 use crate::storage::redis::script::{
     QUEUE_CHECK, QUEUE_CHECK_BYTES, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script,
 };
-use crate::storage::{Check, Error, QueueStore};
+use crate::storage::{Check, Error, QueueStore, unless_unreadable};
 
 /// Approximate number of keys that one `SCAN` visits.
 const KEYS_PER_SCAN: u32 = 1_000;
@@ -39,13 +40,13 @@ impl RedisStore {
         // Comes first, so that the loop below finds the queues that it registers.
         let unregistered = self.check_registrations(repairs, &mut check).await?;
         for queue in &unregistered {
-            self.check_readable(queue, &mut check).await?;
+            self.check_readable(queue, repairs, &mut check).await?;
         }
         let mut unreachable = UnreachableServers::new();
         let mut queues = self.queues_after(None, &mut unreachable).await?;
         while let Some(last) = queues.last() {
             for queue in &queues {
-                self.check_readable(queue, &mut check).await?;
+                self.check_readable(queue, repairs, &mut check).await?;
                 self.check_bytes(queue, repairs, &mut check).await?;
             }
             queues = self.queues_after(Some(last), &mut unreachable).await?;
@@ -53,13 +54,19 @@ impl RedisStore {
         if !unreachable.is_empty() {
             return Err(Error::Unavailable("a server of the cluster does not answer".to_owned()));
         }
+        self.check_tokens(&mut check).await?;
+        check_lists(self, &mut check).await?;
         Ok(check)
     }
 
-    async fn check_readable(&self, queue: &QueueId, check: &mut Check) -> Result<(), Error> {
-        match self.check_queue(queue, check).await {
-            Err(Error::Corrupt(reason)) => check.add_finding(queue, reason),
-            outcome => outcome?,
+    async fn check_readable(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
+        // First, so that what is set aside is not found in the second step.
+        let records = self.check_records(queue, repairs, check).await;
+        for outcome in [records, self.check_queue(queue, check).await] {
+            match outcome {
+                Err(Error::Corrupt(reason)) => check.add_finding(queue, reason),
+                outcome => outcome?,
+            }
         }
         Ok(())
     }
@@ -102,7 +109,8 @@ impl RedisStore {
     /// A queue is registered before it exists, and does not exist any more when its registration is
     /// removed.
     async fn is_registered_or_absent(&self, queue: &QueueId) -> Result<bool, Error> {
-        Ok(self.get_queue(queue).await?.is_none() || self.registered_version(queue).await?.is_some())
+        Ok(unless_unreadable(self.get_queue(queue).await)? == Some(None)
+            || self.registered_version(queue).await?.is_some())
     }
 
     /// Checks one queue.

@@ -5,6 +5,7 @@ mod check;
 pub(super) mod confirmer;
 mod due;
 mod janitor;
+mod records;
 pub(super) mod walk;
 
 use async_trait::async_trait;

@@ -166,6 +166,13 @@ async fn a_check_finds_each_kind_of_damage() {
             ["messages", "ready"],
             "is larger than its size class",
         ),
+        (
+            "local key = redis.call('HKEYS', KEYS[1])[1]
+            redis.call('HSET', KEYS[1], key, string.sub(redis.call('HGET', KEYS[1], key), 1, 7) .. '\\193')",
+            ["messages", "ready"],
+            "its body is not JSON",
+        ),
+        ("redis.call('HSET', KEYS[1], 'm', 'x')", ["queue", "ready"], "metadata is not an object"),
         ("redis.call('DEL', KEYS[1])", ["expirations", "ready"], "never ends"),
         (
             "for _, block in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
@@ -254,8 +261,41 @@ async fn a_check_finds_each_kind_of_damage_to_subscriptions() {
         ("redis.call('DEL', KEYS[1])".to_owned(), ["subscriptions", "queue"], "does not exist and has a retry"),
         ("redis.call('DEL', KEYS[1])".to_owned(), ["retry_times", "queue"], "has a retry that is never due"),
         ("redis.call('DEL', KEYS[1])".to_owned(), ["retries", "queue"], "no record of a retry that is due"),
+        (
+            format!("{FIRST} redis.call('HSET', KEYS[1], id, 'x')"),
+            ["subscriptions", "queue"],
+            "the record of a subscription",
+        ),
+        (
+            format!("{FIRST} redis.call('HSET', KEYS[2], 'p' .. id, 'x')"),
+            ["subscriptions", "deliveries"],
+            "the progress of",
+        ),
+        (
+            format!("{FIRST} redis.call('HSET', KEYS[2], 'a' .. id .. '\\0', 'x')"),
+            ["subscriptions", "deliveries"],
+            "an attempt",
+        ),
+        (
+            format!("{FIRST} redis.call('HSET', KEYS[1], id, 'x')"),
+            ["retries", "queue"],
+            "the record of a retry is invalid",
+        ),
     ] {
         let (server, subject, queue) = store_with_subscriptions().await;
         assert_found(&server, &subject, &queue, &damage, parts, finding).await;
+    }
+}
+
+#[tokio::test]
+async fn a_check_reads_the_tokens_and_the_quotas() {
+    let (server, subject, _queue) = backend().await;
+    server.command(&["HSET", "sukkal:{tokens}:records", "0123456789abcdef", "x"]);
+    server.command(&["HSET", "sukkal:{quotas}", "p", "x"]);
+
+    let findings = check(&subject).await.findings;
+
+    for beginning in ["the tokens: token 30313233-", "the quotas: "] {
+        assert!(findings.iter().any(|one| one.starts_with(beginning)), "{beginning}: {findings:?}");
     }
 }

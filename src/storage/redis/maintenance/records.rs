@@ -1,0 +1,174 @@
+//! Reads every record of a queue as its readers do, and sets metadata and subscriptions aside that
+//! cannot be read.
+
+use bytes::Bytes;
+use fred::types::Value;
+
+use crate::domain::{Metadata, QueueId, Revision, SubscriptionId};
+use crate::storage::delivery_record::{check_attempt, check_retry, decode_progress};
+use crate::storage::key::id_of;
+use crate::storage::moved_messages::OutgoingMessage;
+use crate::storage::redis::RedisStore;
+use crate::storage::redis::keys::{self, QueueKeys};
+use crate::storage::redis::reply;
+use crate::storage::redis::subscriptions::{read_id, read_subscription};
+use crate::storage::redis::tokens;
+use crate::storage::task_record::TaskRecord;
+use crate::storage::{Check, Error, QueueStore, SubscriptionStore, UpdateOutcome, record, token_record};
+
+/// Approximate number of records that one command reads. Some have whole messages.
+const RECORDS_PER_STEP: &str = "20";
+/// Number of messages of an outbox that one command reads.
+const OUTBOX_PER_STEP: usize = 20;
+
+/// Reads a record of a queue by its name, and drops it.
+type Reader = fn(&QueueId, &[u8], &Bytes) -> Result<(), Error>;
+
+impl RedisStore {
+    /// Reports the records of a queue that cannot be read.
+    pub(super) async fn check_records(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
+        self.check_metadata(queue, repairs, check).await?;
+        let keys = QueueKeys::of(queue);
+        for (name, error) in self.unreadable(queue, &keys.subscriptions(), check_subscription).await? {
+            self.report_subscription(queue, name, &error, repairs, check).await?;
+        }
+        let others: [(String, Reader); 4] = [
+            (keys.messages(), |queue, key, message| record::check(id_of(queue, key)?, message)),
+            (keys.tasks(), |_, _, task| TaskRecord::decode(task).map(drop)),
+            (keys.deliveries(), check_delivery),
+            (keys.retries(), |queue, _, retry| check_retry(queue, retry)),
+        ];
+        for (key, read) in others {
+            for (_, error) in self.unreadable(queue, &key, read).await? {
+                check.add_finding(queue, error.reason());
+            }
+        }
+        self.check_outbox(queue, check).await
+    }
+
+    /// Reports the tokens that cannot be read.
+    pub(super) async fn check_tokens(&self, check: &mut Check) -> Result<(), Error> {
+        let mut cursor = "0".to_owned();
+        loop {
+            for (id, record) in self.scan(keys::TOKENS[0], &mut cursor).await? {
+                let read = tokens::read_id(&id).and_then(|id| token_record::decode(id, &record, 0));
+                if let Err(error) = read {
+                    check.add_finding("the tokens", error.reason());
+                }
+            }
+            if cursor == "0" {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn check_metadata(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
+        let key = QueueKeys::of(queue).queue();
+        let mut stored = self.connection.command("HMGET", &key, &["v", "m"]).await?;
+        let (revision, metadata) = (stored.text_or_nil()?, stored.bytes_or_nil().unwrap_or_default());
+        let (Some(revision), Err(error)) = (revision, record::metadata(&metadata)) else { return Ok(()) };
+        if !repairs {
+            check.add_finding(queue, error.reason());
+            return Ok(());
+        }
+        let place = self.set_aside(queue, &format!("metadata of revision {revision}"), metadata).await?;
+        let revision = Revision(reply::parse_number(&revision)?);
+        match self.update_queue(queue, revision, &Metadata::default()).await? {
+            UpdateOutcome::Done => check.add_repair(queue, format_args!("{}; set aside in {place}", error.reason())),
+            // It has other metadata by now.
+            UpdateOutcome::Stale => {}
+        }
+        Ok(())
+    }
+
+    async fn report_subscription(
+        &self,
+        queue: &QueueId,
+        id: Bytes,
+        error: &Error,
+        repairs: bool,
+        check: &mut Check,
+    ) -> Result<(), Error> {
+        let record = self.values_of(queue, &QueueKeys::of(queue).subscriptions(), [id.clone()]).await?;
+        match (read_id(&id), record.into_iter().flatten().next()) {
+            (Ok(id), Some(record)) if repairs => {
+                let place = self.set_aside(queue, &format!("subscription {id}"), record).await?;
+                self.delete_subscription(queue, id).await?;
+                check.add_repair(queue, format_args!("{}; set aside in {place}", error.reason()));
+            }
+            _ => check.add_finding(queue, error.reason()),
+        }
+        Ok(())
+    }
+
+    /// Keeps the bytes of a record that cannot be read. Returns where.
+    async fn set_aside(&self, queue: &QueueId, what: &str, record: Bytes) -> Result<String, Error> {
+        let field = format!("{} {what}", keys::hash_tag(queue));
+        self.connection.command_with("HSET", keys::SET_ASIDE, [field.as_str().into(), Value::Bytes(record)]).await?;
+        Ok(format!("field \"{field}\" of {}", keys::SET_ASIDE))
+    }
+
+    async fn check_outbox(&self, queue: &QueueId, check: &mut Check) -> Result<(), Error> {
+        let key = QueueKeys::of(queue).outbox();
+        let mut first = 0;
+        loop {
+            let range = [first, first + OUTBOX_PER_STEP - 1].map(|index| index.to_string());
+            let mut outgoing = self.connection.command("LRANGE", &key, &[&range[0], &range[1]]).await?;
+            if outgoing.is_empty() {
+                return Ok(());
+            }
+            while !outgoing.is_empty() {
+                if let Err(error) = OutgoingMessage::check(queue, &outgoing.bytes()?) {
+                    check.add_finding(format_args!("the outbox of {queue}"), error.reason());
+                }
+            }
+            first += OUTBOX_PER_STEP;
+        }
+    }
+
+    /// Returns the names of the records of a hash that `read` cannot read, with its errors.
+    async fn unreadable(&self, queue: &QueueId, key: &str, read: Reader) -> Result<Vec<(Bytes, Error)>, Error> {
+        let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
+        loop {
+            let records = self.scan(key, &mut cursor).await?;
+            let errors = records.into_iter().filter_map(|(name, record)| {
+                let error = read(queue, &name, &record).err()?;
+                Some((name, error))
+            });
+            found.extend(errors);
+            if cursor == "0" {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Reads the next fields of a hash with their values. The cursor is 0 again at the end.
+    async fn scan(&self, key: &str, cursor: &mut String) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        let args = [cursor.as_str(), "COUNT", RECORDS_PER_STEP];
+        let mut reply = self.connection.command("HSCAN", key, &args).await?;
+        *cursor = reply.text()?;
+        let (mut fields, mut found) = (reply.list()?, Vec::new());
+        while !fields.is_empty() {
+            found.push((fields.bytes()?, fields.bytes()?));
+        }
+        Ok(found)
+    }
+}
+
+fn check_subscription(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
+    let id = read_id(id)?;
+    let read = read_subscription(id, record, 0).map(drop);
+    read.map_err(|error| error.of(format_args!("subscription {id}")))
+}
+
+/// Reads the progress of a subscription or one of its attempts. The other fields are numbers.
+fn check_delivery(queue: &QueueId, field: &[u8], record: &Bytes) -> Result<(), Error> {
+    let (Some((kind, id)), true) = (field.split_first(), field.len() > 1) else { return Ok(()) };
+    let read = match kind {
+        b'p' => decode_progress(queue, record).map(drop),
+        b'a' => check_attempt(record),
+        _ => Ok(()),
+    };
+    let id = id.first_chunk().map_or_else(|| "without id".to_owned(), |id| SubscriptionId::from_bytes(*id).to_string());
+    read.map_err(|error| error.of(format_args!("subscription {id}")))
+}
