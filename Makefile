@@ -68,9 +68,9 @@ docs:
 # power cuts (500 for the embedded store, and 500 killed processes), two thousand changes of the number of
 # shards, redrives of 100,000 dead letters, a million deliveries to subscribers, and 200 failovers without
 # receipts and with them. The same with queues in two pools that are stopped and restarted, and with queues
-# that move between pools while processes are killed. And a siege of five minutes by attackers of 19 kinds,
-# during which the 99th percentile of honest requests may be at most five times as long as before. Prints
-# what was checked.
+# that move between pools while processes are killed. 20,000 random documents, which each reader reads. And a
+# siege of five minutes by attackers of 19 kinds, during which the 99th percentile of honest requests may be
+# at most five times as long as before. Prints what was checked.
 soak: tools
 	@rm -f target/checked.tsv
 	soak() { env "$$1" cargo test --release --workspace --test main -- "$${@:2}" --test-threads 1; }
@@ -87,6 +87,7 @@ soak: tools
 	soak SUKKAL_FAILOVERS=200 faults::failovers
 	soak SUKKAL_STALLS=200 faults::stalls
 	soak SUKKAL_QUOTA_SECONDS=300 quotas::campaign
+	soak SUKKAL_DOCUMENTS=20000 read_back
 	soak SUKKAL_SIEGE_SECONDS=300 siege
 	cat target/checked.tsv
 

@@ -20,6 +20,7 @@ mod pools;
 mod private_keys;
 mod push;
 mod quotas;
+mod read_back;
 mod resharding;
 mod siege;
 mod tidy;

@@ -13,7 +13,7 @@ use support::socket::Socket;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal, binary};
 
 /// The keys of `serde_json`, `sonic_rs`, `rmp_serde`, `toml` and `serde`.
-const KEYS: [&str; 9] = [
+pub(crate) const KEYS: [&str; 9] = [
     "$serde_json::private::RawValue",
     "$serde_json::private::Number",
     "$sonic_rs::private::Value",
@@ -44,7 +44,7 @@ fn metadata() -> Map<String, Value> {
 }
 
 /// Runs a command, and returns the lines of JSON that it prints.
-fn printed(arguments: &[&str]) -> Vec<Value> {
+pub(crate) fn printed(arguments: &[&str]) -> Vec<Value> {
     let output = child_command(binary()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()

@@ -56,6 +56,7 @@ CAMPAIGNS = {
     "power_cut": ["standalone"],
     "push": ["redis", "cluster", "embedded", "pooled", "moves"],
     "quotas": ["redis", "cluster", "embedded"],
+    "read_back": ["memory", "file", "redis"],
     "redrive": ["redis", "embedded"],
     "resharding": ["standalone", "cluster", "embedded", "memory"],
     "siege": ["redis", "embedded"],

@@ -10,7 +10,7 @@ use std::io;
 
 use rmp::Marker;
 use rmp::encode::{self, ValueWriteError};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::de::Read;
 
@@ -20,6 +20,10 @@ const OVERSIZED_MIN: f64 = 9_223_372_036_854_775_808.0;
 
 /// Maximum nesting of arrays and objects, as in the JSON parser.
 const DEPTH_MAX: usize = 128;
+
+/// Maximum nesting of arrays and objects in a document that a client sends. A WebSocket adds one level to
+/// what it returns, and most parsers read 127.
+const SENT_DEPTH_MAX: usize = 126;
 
 /// Maximum number of keys that are compared pair by pair, which is faster than sorting them.
 const FEW_KEYS: usize = 16;
@@ -133,6 +137,8 @@ fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
 /// Writes `MessagePack` while a JSON parser visits the values.
 struct Writer {
     bytes: Vec<u8>,
+    /// Number of arrays and objects that have not ended.
+    depth: usize,
     /// Start and end in `bytes` of the keys of all objects that have not ended.
     keys: Vec<(usize, usize)>,
     has_equal_keys: bool,
@@ -145,6 +151,7 @@ impl Writer {
     fn with_capacity(bytes: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(bytes),
+            depth: 0,
             keys: Vec::with_capacity(FEW_KEYS),
             has_equal_keys: false,
             may_have_oversized_integers: false,
@@ -160,14 +167,19 @@ impl Writer {
 
     /// Begins an array or object and returns the position of its head. Its length is unknown until
     /// it ends; one byte is reserved, which is enough for most.
-    fn begin(&mut self) -> usize {
+    fn begin<E: de::Error>(&mut self) -> Result<usize, E> {
+        self.depth += 1;
+        if self.depth > SENT_DEPTH_MAX {
+            return Err(E::custom(format_args!("more than {SENT_DEPTH_MAX} levels of arrays and objects")));
+        }
         self.bytes.push(0);
-        self.bytes.len() - 1
+        Ok(self.bytes.len() - 1)
     }
 
     /// Writes the length of the array or object that began at `head`. A long length moves the bytes
     /// after it. A byte is moved at most once per nesting level, which the parser limits.
     fn end(&mut self, head: usize, length: usize, short: fn(u8) -> Marker, long: WriteLength) {
+        self.depth -= 1;
         if let Ok(length @ ..16) = u8::try_from(length) {
             self.bytes[head] = short(length).to_u8();
             return;
@@ -254,7 +266,7 @@ impl<'de> Visitor<'de> for &mut Writer {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
-        let head = self.begin();
+        let head = self.begin()?;
         let mut length = 0;
         while array.next_element_seed(&mut *self)?.is_some() {
             length += 1;
@@ -264,7 +276,7 @@ impl<'de> Visitor<'de> for &mut Writer {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
-        let head = self.begin();
+        let head = self.begin()?;
         let outer = self.keys.len();
         let mut key = self.bytes.len();
         while object.next_key_seed(&mut *self)?.is_some() {
