@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::{debug, error, warn};
 
@@ -176,9 +175,9 @@ impl Broker {
     }
 
     /// Makes a pop final in the background, because the process or the client has its messages.
-    pub(super) fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> JoinHandle<()> {
+    pub(super) fn complete_pop(&self, queue: &QueueId, pop: ClaimId) {
         let (this, queue) = (self.clone(), queue.clone());
-        self.writes.spawn(async move { this.end_in_time(&queue, End::Complete(pop)).await })
+        self.writes.spawn(async move { this.end_in_time(&queue, End::Complete(pop)).await });
     }
 
     /// Ends a claim or a pop, and retries if the store fails. Gives up when it may have ended by itself, or

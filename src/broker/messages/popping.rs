@@ -14,8 +14,6 @@ use crate::domain::{ClaimId, Message, QueueId, Taken};
 
 /// How long a pop waits until messages that cannot be decrypted are restored.
 const RESTORE_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a pop waits until its messages are deleted, so that a request after it does not see them.
-const COMPLETION_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// Pops up to `count` of the next available messages. If there is none, waits up to `wait_s`
@@ -58,7 +56,6 @@ impl Broker {
             Taken::Paused => return Ok(Taken::Paused),
         };
         let is_final = store.pops_are_final();
-        drop(store);
         let DecryptedPop { messages: value, readable, failed } = self.encryption.decrypt_popped(queue, popped);
         if let Some((unreadable, error)) = failed {
             let restored = self.writes.spawn(self.clone().restore_until_stored(queue.clone(), unreadable));
@@ -72,9 +69,8 @@ impl Broker {
         guard.disarm();
         let return_guard = if !is_returnable {
             self.metrics.record_pickup_delays(readable.iter().filter_map(|popped| popped.pickup_delay));
-            if !is_final {
-                // The task continues by itself if it takes longer.
-                let _finished = timeout(COMPLETION_WAIT_MAX, self.complete_pop(queue, pop)).await;
+            if store.complete_pop(queue, pop).await.is_err() {
+                self.complete_pop(queue, pop);
             }
             ReturnGuard::none()
         } else if is_final {
