@@ -81,6 +81,10 @@ impl TaskLease {
         self.expires_us > 0
     }
 
+    pub(super) fn holder(self) -> Uuid {
+        Uuid::from_bytes(self.holder)
+    }
+
     pub(super) fn fence(self) -> LeaseFence {
         LeaseFence(self.fence)
     }

@@ -9,6 +9,7 @@ mod mail;
 mod many_subscriptions;
 mod owners;
 mod refused_addresses;
+mod restarts;
 mod retries;
 mod signatures;
 

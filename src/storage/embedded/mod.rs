@@ -17,6 +17,7 @@ mod due_changes;
 mod engine;
 mod export;
 mod fair;
+mod holders;
 mod maintenance;
 mod messages;
 mod moved_messages;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::domain::{QueueId, Retry, SubscriptionId};
 use crate::storage::deliveries::DELIVERY_LEASE_DURATION;
+use crate::storage::embedded::holders;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::{
@@ -32,7 +33,7 @@ impl DeliveryStore for EmbeddedStore {
                 return Ok(None);
             }
             let row = store.view.delivery_row(&state)?;
-            let Some(lease) = row.lease.taken(holder, now_us, DELIVERY_LEASE_DURATION) else {
+            let Some(lease) = row.lease.taken(holders::in_this_process(holder), now_us, DELIVERY_LEASE_DURATION) else {
                 return Ok(None);
             };
             store.put_delivery_row(&state, &DeliveryRow { lease, ..row })?;

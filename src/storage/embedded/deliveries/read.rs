@@ -10,6 +10,7 @@ use crate::storage::delivery_record::{
 };
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::holders;
 use crate::storage::embedded::rows::delivery::DeliveryRow;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::rows::state::QueueState;
@@ -33,7 +34,8 @@ impl<T: Table> View<T> {
     /// subscriptions.
     pub(in crate::storage::embedded) fn delivery_row(&self, state: &QueueState) -> Result<DeliveryRow, Error> {
         let row = self.contents.get(&*keys::part_prefix(state.subscriptions, Part::Delivery))?;
-        DeliveryRow::decode(row.ok_or_else(|| damaged("the deliveries of a queue"))?.value())
+        let row = DeliveryRow::decode(row.ok_or_else(|| damaged("the deliveries of a queue"))?.value())?;
+        Ok(DeliveryRow { lease: holders::current(row.lease), ..row })
     }
 
     /// Returns the record of a subscription.

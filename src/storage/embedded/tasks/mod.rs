@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::domain::{QueueId, Redrive, Task, TaskId, TaskState};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
+use crate::storage::embedded::holders;
 use crate::storage::embedded::rows::keys::{self, Part};
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::tasks::redrive::Progress;
@@ -118,7 +119,7 @@ impl TaskLeases for EmbeddedStore {
     async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
         self.write_up_to_date(queue, None, move |store, number, now_us| {
             let lease = store.view.task_lease(number, task)?;
-            let lease = lease.and_then(|lease| lease.taken(holder, now_us, TASK_LEASE_DURATION));
+            let lease = lease.and_then(|lease| lease.taken(holders::in_this_process(holder), now_us, TASK_LEASE_DURATION));
             if let Some(lease) = lease {
                 store.put_task_lease(number, task, lease)?;
             }
@@ -142,7 +143,7 @@ impl<T: Table> View<T> {
         for entry in self.all_of(number, Part::TaskLease)? {
             let (id, lease) = entry?;
             let lease = TaskLease::decode(&lease).ok_or_else(|| damaged("the lease of a task"))?;
-            if !lease.is_live(now_us, TASK_LEASE_DURATION) {
+            if !holders::current(lease).is_live(now_us, TASK_LEASE_DURATION) {
                 return read_id(&id).map(Some);
             }
         }
@@ -167,7 +168,8 @@ impl<T: Table> View<T> {
 
     fn task_lease(&self, number: u64, id: TaskId) -> Result<Option<TaskLease>, Error> {
         let lease = self.contents.get(&*task_key(number, Part::TaskLease, id))?;
-        lease.map(|lease| TaskLease::decode(lease.value()).ok_or_else(|| damaged("the lease of a task"))).transpose()
+        let lease = lease.map(|lease| TaskLease::decode(lease.value()).ok_or_else(|| damaged("the lease of a task")));
+        Ok(lease.transpose()?.map(holders::current))
     }
 }
 
