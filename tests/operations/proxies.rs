@@ -4,10 +4,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 
 use super::read;
 use support::events::Events;
@@ -26,12 +30,12 @@ struct Proxy {
 impl Proxy {
     /// Starts a proxy with a configuration of the repository, in front of these servers. Its timeouts
     /// are shorter, so that a stream without heartbeats would be cut off.
-    fn start(config: &str, servers: &[Sukkal; 2], command: impl Fn(&Path) -> Vec<String>) -> Self {
+    fn start(config: &str, servers: [&str; 2], command: impl Fn(&Path) -> Vec<String>) -> Self {
         first_that_starts(|| {
             let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
             let text = read(config)
-                .replace("127.0.0.1:8888", servers[0].address())
-                .replace("127.0.0.1:8889", servers[1].address())
+                .replace("127.0.0.1:8888", servers[0])
+                .replace("127.0.0.1:8889", servers[1])
                 .replace(":8080", &format!("127.0.0.1:{port}"))
                 .replace("listen 8080", &format!("listen 127.0.0.1:{port}"))
                 .replace("timeout client 60s", "timeout client 4s")
@@ -132,24 +136,55 @@ fn bodies_of(page: &Value) -> Vec<u64> {
     page["messages"].as_array().unwrap().iter().map(|message| message["body"].as_u64().unwrap()).collect()
 }
 
+fn nginx(servers: [&str; 2]) -> Proxy {
+    Proxy::start("ops/nginx.conf", servers, |folder| {
+        let folder = folder.to_str().unwrap();
+        let own = "daemon off; pid nginx.pid; error_log stderr;";
+        ["nginx", "-p", folder, "-c", "proxy.conf", "-g", own].map(str::to_owned).to_vec()
+    })
+}
+
 #[tokio::test]
 async fn two_processes_work_behind_nginx() {
     let redis = RedisServer::start();
     let servers = two_processes(&redis);
-    let proxy = Proxy::start("ops/nginx.conf", &servers, |folder| {
-        let folder = folder.to_str().unwrap();
-        let own = "daemon off; pid nginx.pid; error_log stderr;";
-        ["nginx", "-p", folder, "-c", "proxy.conf", "-g", own].map(str::to_owned).to_vec()
-    });
+    let proxy = nginx([servers[0].address(), servers[1].address()]);
 
     check(&proxy, servers).await;
+}
+
+/// Starts a server that receives a request on each connection and closes it. Returns its address.
+async fn closing_server(received: Arc<AtomicUsize>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let bytes = stream.read(&mut [0; 4096]).await.unwrap();
+            received.fetch_add(usize::from(bytes > 0), Ordering::SeqCst);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn nginx_sends_a_pop_once_however_it_is_written() {
+    for query in ["pop=1", "%70op=1"] {
+        let received = Arc::new(AtomicUsize::new(0));
+        let servers = [closing_server(received.clone()).await, closing_server(received.clone()).await];
+        let proxy = nginx([&servers[0], &servers[1]]);
+
+        let answer = proxy.api("p").delete(&format!("/v2/queues/q/messages?{query}")).send().await.unwrap();
+
+        assert_eq!((answer.status().as_u16(), received.load(Ordering::SeqCst)), (502, 1), "{query}");
+    }
 }
 
 #[tokio::test]
 async fn two_processes_work_behind_haproxy() {
     let redis = RedisServer::start();
     let servers = two_processes(&redis);
-    let proxy = Proxy::start("ops/haproxy.cfg", &servers, |folder| {
+    let proxy = Proxy::start("ops/haproxy.cfg", [servers[0].address(), servers[1].address()], |folder| {
         let config = folder.join("proxy.conf");
         ["haproxy", "-db", "-f", config.to_str().unwrap()].map(str::to_owned).to_vec()
     });
