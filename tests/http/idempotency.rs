@@ -8,6 +8,7 @@
 //! | scope: client, queue and project | `a_key_is_scoped_to_client_queue_and_project` |
 //! | another request 422 | `a_key_for_another_request_is_refused` |
 //! | 1 to 255 visible ASCII characters, else 400 | `a_malformed_key_is_refused_and_posts_nothing` |
+//! | one key, else 400 | `two_keys_are_refused_and_post_nothing` |
 //! | refused requests are not stored | `a_refused_request_does_not_use_up_its_key` |
 //! | concurrent duplicates, through several processes | `concurrent_duplicates_are_stored_once` |
 //! | a lost reply of the store | `a_post_whose_reply_was_lost_is_stored_once` |
@@ -178,6 +179,15 @@ async fn a_malformed_key_is_refused_and_posts_nothing() {
         let request = [head.as_bytes(), key, b"\r\n\r\n", document.as_bytes()].concat();
         api.send_raw(request).await.refusal(400, INVALID_REQUEST);
     }
+
+    assert_eq!(api.snapshot().await, json!([]));
+}
+
+#[tokio::test]
+async fn two_keys_are_refused_and_post_nothing() {
+    let api = new_project();
+
+    answered(post(&api, "first", &batch()).header("Idempotency-Key", "second"), 400).await;
 
     assert_eq!(api.snapshot().await, json!([]));
 }

@@ -29,8 +29,6 @@ async fn the_only_process_over_a_file_delivers_at_once_after_a_crash() {
     let sukkal = start();
     post(&sukkal.project("p"), 2).await;
 
-    until("the second message is delivered", async || {
-        endpoint.received().iter().any(|received| received.body() == 2)
-    })
-    .await;
+    until("the second message is delivered", async || endpoint.received().iter().any(|received| received.body() == 2))
+        .await;
 }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::prefers_events;
 use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
-use super::middleware::identity::IDEMPOTENCY_KEY;
+use super::middleware::identity::{IDEMPOTENCY_KEY, single_header};
 use super::middleware::outage::Outage;
 use super::route::{Route, path_of, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
@@ -76,8 +76,8 @@ async fn post(
     if announced.is_none() {
         broker.count_posted_bytes(queue.project(), body.len() as u64);
     }
-    let idempotency =
-        parts.headers.get(&IDEMPOTENCY_KEY).map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
+    let key = single_header(&parts.headers, &IDEMPOTENCY_KEY, "Idempotency-Key")?;
+    let idempotency = key.map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
     let trace = trace_context::of(&parts.headers);
     let durability = durability_of(&parts.headers)?;
     let (drafts, bytes) = (messages::parse_drafts(&body)?, body.len() as u64);

@@ -182,11 +182,11 @@ fn parameter<'q>(
     }
 }
 
-/// Returns the value of a header that identifies the caller.
+/// Returns the value of a header that may occur once.
 ///
 /// A repeated header is refused. A proxy may append its own value to that of its client, and the
 /// proxy and Sukkal could then identify different callers.
-pub(super) fn single_header<'a>(
+pub(in crate::api::http) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
     spelling: &'static str,

@@ -119,7 +119,8 @@ impl TaskLeases for EmbeddedStore {
     async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
         self.write_up_to_date(queue, None, move |store, number, now_us| {
             let lease = store.view.task_lease(number, task)?;
-            let lease = lease.and_then(|lease| lease.taken(holders::in_this_process(holder), now_us, TASK_LEASE_DURATION));
+            let lease =
+                lease.and_then(|lease| lease.taken(holders::in_this_process(holder), now_us, TASK_LEASE_DURATION));
             if let Some(lease) = lease {
                 store.put_task_lease(number, task, lease)?;
             }
