@@ -1,8 +1,7 @@
 -- Ends a claim: the messages that it still holds become available again at their old positions.
 --
 -- ARGV  1 claim id    2 'withdrawn' if the client never received the claim, else empty; the
---       messages of a withdrawn claim return to their state before it, and the claim is not created
---       later
+--       messages of a withdrawn claim return to their state before it
 -- Returns {'due'} if due changes must be applied first; otherwise {'done'}, also if the claim is
 --       not live.
 assert(#ARGV == 2, 'claim_release: 2 arguments')
@@ -16,13 +15,12 @@ redis.call('ZREM', leases, id)
 redis.call('HDEL', claims, id)
 redis.call('ZREM', claim_ids, id)
 local entries_left = claim_entries and still_in_flight(claim_entries) or {}
-if not is_withdrawn then
-  return_to_ready(entries_left, released_entry)
-elseif claim_entries then
+if is_withdrawn then
   withdraw(entries_left)
-elseif revision then
-  redis.call('HSET', claims, id, UNDONE)
-  redis.call('ZADD', leases, decimal(now + UNDONE_LEASE_US), id)
-  schedule_due(now + UNDONE_LEASE_US)
+else
+  return_to_ready(entries_left, released_entry)
+end
+if revision and (is_withdrawn or claim_entries) then
+  store_ended(id)
 end
 return {'done'}

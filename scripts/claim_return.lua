@@ -10,7 +10,7 @@ local id, key, delay = ARGV[1], ARGV[2], tonumber(ARGV[3])
 if load_queue() then
   return {'due'}
 end
-if redis.call('HEXISTS', claims, id) == 0 then
+if not read_claim(id) then
   return {'none'}
 end
 local entry = #key == KEY_BYTES and find_entry(key, {in_flight})

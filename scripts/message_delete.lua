@@ -26,7 +26,7 @@ elseif claim == '' and holding_claim ~= NO_CLAIM then
 elseif claim ~= '' and holding_claim == NO_CLAIM then
   return {'unclaimed'}
 elseif claim ~= '' and claim ~= holding_claim then
-  return {redis.call('HEXISTS', claims, claim) == 1 and 'claimed_by_other' or 'unknown_claim'}
+  return {read_claim(claim) and 'claimed_by_other' or 'unknown_claim'}
 end
 remove_messages(set, {entry})
 remove_empty_blocks(1)

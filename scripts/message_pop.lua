@@ -34,14 +34,14 @@ else
     record_turns()
     return {'moved', outbox_length}
   elseif #deliverable > 0 then
-    local claimed = claimed_entries(deliverable, id, POP_LEASE_S, 0, 0)
+    local claimed = claimed_entries(deliverable, id, UNLISTED_LEASE_S, 0, 0)
     take_from_ready(deliverable)
     record_turns()
     redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
     if fairness() then
       put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
     end
-    store_claim(id, POP_LEASE_S, claimed, POP_FENCE, '')
+    store_claim(id, UNLISTED_LEASE_S, claimed, NO_FENCE, '')
   end
 end
 local reply = {'popped', outbox_length, decimal(now)}

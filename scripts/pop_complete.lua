@@ -1,9 +1,10 @@
 -- Makes a pop final: deletes its messages, if they have not returned to the queue.
 --
--- ARGV  1 id of the pop
+-- ARGV  1 id of the pop    2 'repeated' if the pop was sent more than once, so that it may arrive again;
+--       else empty
 -- Returns 'done'.
-assert(#ARGV == 1, 'pop_complete: 1 argument')
-local id = ARGV[1]
+assert(#ARGV == 2, 'pop_complete: 2 arguments')
+local id, is_repeated = ARGV[1], ARGV[2] == 'repeated'
 
 load_queue()
 local _, _, pop_entries = read_claim(id)
@@ -14,4 +15,7 @@ if #popped > 0 then
 end
 redis.call('ZREM', leases, id)
 redis.call('HDEL', claims, id)
+if is_repeated and revision then
+  store_ended(id)
+end
 return 'done'

@@ -33,7 +33,7 @@ local function expire_leases()
     if #lease == CLAIM_BYTES then
       local row = rows[next_row]
       next_row = next_row + 1
-      if row and row ~= UNDONE then
+      if row then
         local _, _, _, _, next_byte = struct.unpack(CLAIM, row)
         for _, entry in ipairs(split(string.sub(row, next_byte), IN_FLIGHT_BYTES)) do
           entries[#entries + 1] = entry

@@ -21,9 +21,9 @@ if part == 'leases' then
   local found = redis.call('ZRANGE', leases, first, first + limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local lease, end_us = found[i], tonumber(found[i + 1])
-    if #lease == CLAIM_BYTES and redis.call('HGET', claims, lease) ~= UNDONE then
+    if #lease == CLAIM_BYTES then
       local ttl, since = read_claim(lease)
-      expect(ttl, lease, 'does not exist and ends')
+      expect(redis.call('HEXISTS', claims, lease) == 1, lease, 'does not exist and ends')
       expect(not ttl or since + ttl * 1000000 == end_us, lease, 'ends at another time than it should')
     end
     expect(next_due and next_due <= end_us, lease, 'ends without being due')
@@ -44,7 +44,7 @@ for i = 1, #found[2], 2 do
   if part == 'claims' then
     expect(redis.call('ZSCORE', leases, name), name, 'never ends')
     local ttl, _, _, fence = read_claim(name)
-    expect(not ttl or fence == POP_FENCE or redis.call('ZSCORE', claim_ids, name), name, 'is not listed')
+    expect(not ttl or fence == NO_FENCE or redis.call('ZSCORE', claim_ids, name), name, 'is not listed')
   elseif part == 'claim_ids' then
     expect(redis.call('HEXISTS', claims, name) == 1, name, 'does not exist and is listed')
   elseif part == 'tasks' then

@@ -4,12 +4,11 @@
 -- delay has a lease of its own, named by RETURNED and its entry.
 local CLAIM = '>I4I8I8I2c0'
 local RETURNED = '~'
--- What `claims` has instead of a withdrawn claim, in case that the command that creates it arrives later.
-local UNDONE = ''
-local UNDONE_LEASE_US = 60000000
--- A pop is a claim without a fence that is not listed, until its messages are deleted.
-local POP_LEASE_S = 60
-local POP_FENCE = 0
+-- A pop is a claim without a fence that is not listed, until its messages are deleted. A claim or pop that
+-- was ended early is one without messages for a while. So a command that creates it and arrives only later
+-- takes nothing.
+local UNLISTED_LEASE_S = 60
+local NO_FENCE = 0
 -- Field k of the queue: the last fence, and the number of messages that claims have taken so far.
 -- Both only grow, and survive a purge.
 local CLAIM_COUNTERS = '>I8I8'
@@ -18,9 +17,11 @@ local CLAIM_COUNTERS = '>I8I8'
 -- renewed, its fence and its client; nothing if the claim is not live.
 local function read_claim(id)
   local claim = redis.call('HGET', claims, id)
-  if claim and claim ~= UNDONE then
+  if claim then
     local ttl, since, fence, client, next_byte = struct.unpack(CLAIM, claim)
-    return ttl, since, split(string.sub(claim, next_byte), IN_FLIGHT_BYTES), fence, client
+    if fence > NO_FENCE or next_byte <= #claim then
+      return ttl, since, split(string.sub(claim, next_byte), IN_FLIGHT_BYTES), fence, client
+    end
   end
 end
 
@@ -29,6 +30,11 @@ local function store_claim(id, ttl, entries, fence, client)
   redis.call('HSET', claims, id, struct.pack(CLAIM, ttl, now, fence, #client, client) .. table.concat(entries))
   redis.call('ZADD', leases, decimal(end_us), id)
   schedule_due(end_us)
+end
+
+-- Keeps the id of a claim or pop that has ended.
+local function store_ended(id)
+  store_claim(id, UNLISTED_LEASE_S, {}, NO_FENCE, '')
 end
 
 -- Returns the client of a live claim, and the size of the claim in bytes.

@@ -232,7 +232,7 @@ impl StoreFailure {
     /// is corrupt.
     fn of(error: &StoreError) -> Option<Self> {
         match error {
-            StoreError::Unavailable(_) => Some(Self::Unavailable),
+            StoreError::Unavailable(_) | StoreError::NotSent(_) => Some(Self::Unavailable),
             StoreError::DiskFull(_) => Some(Self::DiskFull),
             StoreError::MemoryFull(_) => Some(Self::MemoryFull),
             StoreError::NotDurable { .. }

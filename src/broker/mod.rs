@@ -75,8 +75,8 @@ use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
 use crate::storage::{self, Driver};
 
-/// Maximum number of claims and pops that are being ended.
-const ENDING_MAX: usize = 10_000;
+/// Maximum number of claims and pops that are being withdrawn.
+const WITHDRAWALS_MAX: usize = 10_000;
 
 /// Number of queues that a process usually knows.
 const KNOWN_QUEUES: usize = 10_000;
@@ -109,8 +109,8 @@ pub struct Parts {
     encryption: Encryption,
     /// The writes that are running.
     writes: TaskTracker,
-    /// Limits the number of claims and pops that are being ended.
-    ending: Arc<Semaphore>,
+    /// Limits the number of claims and pops that are being withdrawn.
+    withdrawals: Semaphore,
     shared_reads: SharedReads,
     filter_turns: FilterTurns,
     waiting: Waiting,
@@ -214,7 +214,7 @@ impl Broker {
             known_queues: Cache::with_weighter(KNOWN_QUEUES, KNOWN_QUEUES_BYTES_MAX, KnownQueueWeight),
             encryption: Encryption::new(cipher),
             writes: TaskTracker::new(),
-            ending: Arc::new(Semaphore::new(ENDING_MAX)),
+            withdrawals: Semaphore::new(WITHDRAWALS_MAX),
             shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
             last_probe: Cached::new(Duration::ZERO),

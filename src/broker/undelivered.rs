@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::sleep;
-use tracing::{debug, error, warn};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, error};
 
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{ClaimId, QueueId, Taken};
+use crate::domain::{ClaimId, QueueId, Taken, Term};
 use crate::storage::{self, Popped};
 
 /// The pause between two attempts to return messages.
@@ -20,6 +21,10 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of these attempts, because claims and pops also end by themselves.
 const ATTEMPTS_MAX: usize = 300;
+/// Interval at which a pop is renewed while its response is being written.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
+/// How long a pop lasts that is not completed. `scripts/shared/claims.lua` has the same time.
+const POP_TERM: Term = Term { ttl_s: 60, grace_s: 0 };
 
 /// A claim or popped messages with the guard that returns them.
 #[derive(Debug)]
@@ -47,9 +52,17 @@ enum Returned {
     /// All of a claim.
     Claim(ClaimId),
     /// All messages of a pop that is not final, which becomes final when the guard is disarmed.
-    Pop(ClaimId, Vec<Duration>),
+    Pop(UnfinishedPop),
     /// These messages of a pop.
     Popped(Vec<Popped>),
+}
+
+#[derive(Debug)]
+struct UnfinishedPop {
+    id: ClaimId,
+    pickup_delays: Vec<Duration>,
+    /// Renews the pop as long as its messages are neither delivered nor returned.
+    _renewal: AbortOnDropHandle<()>,
 }
 
 /// How a claim or a pop ends.
@@ -83,7 +96,10 @@ impl ReturnGuard {
     /// Creates a guard of a pop that is not final. Disarming it makes the pop final.
     pub(super) fn of_pop(broker: &Broker, queue: &QueueId, pop: ClaimId, popped: &[Popped]) -> Self {
         let pickup_delays = popped.iter().filter_map(|popped| popped.pickup_delay).collect();
-        Self::new(broker, queue, Returned::Pop(pop, pickup_delays))
+        let (this, of) = (broker.clone(), queue.clone());
+        let renewal = tokio::spawn(async move { this.renew_pop(&of, pop).await });
+        let pop = UnfinishedPop { id: pop, pickup_delays, _renewal: AbortOnDropHandle::new(renewal) };
+        Self::new(broker, queue, Returned::Pop(pop))
     }
 
     pub(super) fn of_popped(broker: &Broker, queue: &QueueId, popped: Vec<Popped>) -> Self {
@@ -102,6 +118,7 @@ impl ReturnGuard {
             Ok(Taken::Nothing) => Ok(Taken::Nothing),
             Ok(Taken::Paused) => Ok(Taken::Paused),
             Err(error) if error.leaves_outcome_unknown() => return Err(error.into()),
+            Err(storage::Error::NotSent(reason)) => Err(storage::Error::Unavailable(reason).into()),
             Err(error) => Err(error.into()),
         };
         self.disarm();
@@ -127,9 +144,9 @@ impl ReturnGuard {
             Some(Return { broker, messages: Returned::Popped(popped), .. }) => {
                 broker.metrics.record_pickup_delays(popped.iter().filter_map(|popped| popped.pickup_delay));
             }
-            Some(Return { broker, queue, messages: Returned::Pop(pop, pickup_delays) }) => {
-                broker.metrics.record_pickup_delays(pickup_delays.iter().copied());
-                broker.complete_pop(queue, *pop);
+            Some(Return { broker, queue, messages: Returned::Pop(pop) }) => {
+                broker.metrics.record_pickup_delays(pop.pickup_delays.iter().copied());
+                broker.complete_pop(queue, pop.id);
             }
             Some(Return { messages: Returned::Claim(_), .. }) | None => {}
         }
@@ -152,7 +169,9 @@ impl Return {
     async fn run(self: Box<Self>) {
         let Self { broker, queue, messages } = *self;
         match messages {
-            Returned::Claim(id) | Returned::Pop(id, _) => broker.end_in_time(&queue, End::Withdraw(id)).await,
+            Returned::Claim(id) | Returned::Pop(UnfinishedPop { id, .. }) => {
+                broker.end_in_time(&queue, End::Withdraw(id)).await;
+            }
             Returned::Popped(popped) => broker.restore_until_stored(queue, popped).await,
         }
     }
@@ -180,23 +199,42 @@ impl Broker {
         self.writes.spawn(async move { this.end_in_time(&queue, End::Complete(pop)).await });
     }
 
-    /// Ends a claim or a pop, and retries if the store fails. Gives up when it may have ended by itself, or
-    /// if too many are being ended.
+    /// Renews a pop again and again.
+    async fn renew_pop(&self, queue: &QueueId, pop: ClaimId) {
+        loop {
+            sleep(RENEWAL_INTERVAL).await;
+            let renew = async {
+                let store = self.store.authorize(&Caller::System, Action::EndTaking, queue)?.admit().await?;
+                Ok::<_, Error>(store.renew_claim(queue, pop, POP_TERM).await?)
+            };
+            if let Err(error) = renew.await {
+                debug!(%error, %queue, "cannot renew a pop yet");
+            }
+        }
+    }
+
+    /// Ends a claim or a pop, and retries if the store fails. Gives up when it may have ended by itself. A
+    /// withdrawal also gives up when the process stops, or if there are too many.
     async fn end_in_time(&self, queue: &QueueId, end: End) {
-        let Ok(_permit) = self.ending.try_acquire() else {
-            warn!(%queue, "too many claims and pops are being ended; this one ends later");
+        let is_withdrawal = matches!(end, End::Withdraw(_));
+        let permit = is_withdrawal.then(|| self.withdrawals.try_acquire());
+        if matches!(permit, Some(Err(_))) {
+            debug!(%queue, ?end, "there are too many withdrawals; this claim or pop ends by itself");
             return;
-        };
+        }
         let mut pause = FIRST_PAUSE;
         for _ in 0..ATTEMPTS_MAX {
             match self.end(&Caller::System, queue, end).await {
                 Ok(()) => return,
                 Err(error) => debug!(%error, %queue, ?end, "cannot end a claim or a pop yet"),
             }
+            if is_withdrawal && self.waiting.closing.is_cancelled() {
+                return;
+            }
             sleep(pause).await;
             pause = RETRY_PAUSE.min(2 * pause);
         }
-        warn!(%queue, "the store has not answered for minutes; a claim or a pop ends later");
+        debug!(%queue, ?end, "the store has not answered for minutes; a claim or a pop ends by itself");
     }
 
     /// Restores popped messages, and retries until they are stored, because the process has the

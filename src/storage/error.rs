@@ -13,6 +13,10 @@ pub enum Error {
     /// requested write may or may not have been applied.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The store cannot be reached, and nothing was sent to it. Only commands that take messages have this
+    /// error instead of [`Self::Unavailable`].
+    #[error("the store is unavailable: {0}")]
+    NotSent(String),
     /// The messages of a post were stored, or may have been, but have not reached the durability that
     /// the post requires.
     #[error(
@@ -82,6 +86,7 @@ impl Error {
     pub fn reason(&self) -> &str {
         match self {
             Self::Unavailable(reason)
+            | Self::NotSent(reason)
             | Self::NotDurable { reason, .. }
             | Self::Unsupported(reason)
             | Self::DiskFull(reason)
@@ -94,10 +99,20 @@ impl Error {
         }
     }
 
-    /// Returns whether the operation may have been carried out, or may still be.
+    /// Returns whether the operation may have been carried out, or may still be. What the store has
+    /// returned may not be readable.
     #[must_use]
     pub fn leaves_outcome_unknown(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::NotDurable { .. })
+        matches!(self, Self::Unavailable(_) | Self::NotDurable { .. } | Self::Corrupt(_))
+    }
+
+    /// Returns the error without whether anything was sent.
+    #[must_use]
+    pub(super) fn sent_or_not(self) -> Self {
+        match self {
+            Self::NotSent(reason) => Self::Unavailable(reason),
+            error => error,
+        }
     }
 
     /// Returns whether the same operation may succeed later.
@@ -105,6 +120,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable(_)
+            | Self::NotSent(_)
             | Self::NotDurable { .. }
             | Self::TooFewReplicas { .. }
             | Self::Overloaded

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::RedisStore;
 use super::arguments;
+use super::keys::QueueKeys;
 use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
@@ -24,7 +25,7 @@ impl ClaimStore for RedisStore {
             Bytes::copy_from_slice(new.client.as_str().as_bytes()),
         ];
         loop {
-            let (kind, mut reply) = self.run_applying_due(&CLAIM_CREATE, queue, &args).await?;
+            let (kind, mut reply) = self.connection.take(&CLAIM_CREATE, &QueueKeys::of(queue), &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
             match kind.as_str() {
                 "moved" => {
@@ -111,7 +112,9 @@ impl ClaimStore for RedisStore {
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         let args = [arguments::claim(id), Bytes::from_static(b"withdrawn")];
-        self.run_applying_due(&CLAIM_RELEASE, queue, &args).await.map(|_done| ())
+        self.run_applying_due(&CLAIM_RELEASE, queue, &args).await?;
+        self.repeated_pops().remove(&id);
+        Ok(())
     }
 }
 

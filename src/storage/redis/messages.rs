@@ -135,7 +135,10 @@ impl MessageStore for RedisStore {
     async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.confirmer.note_use(queue);
         let args = [arguments::number(limit as u64), arguments::claim(pop)];
-        let (kind, mut reply) = self.run_applying_due(&MESSAGE_POP, queue, &args).await?;
+        let (kind, mut reply) = self.connection.take(&MESSAGE_POP, &QueueKeys::of(queue), &args).await?;
+        if reply.is_repeated {
+            self.repeated_pops().insert(pop);
+        }
         self.start_forwarding(queue, reply.number()?).await;
         match kind.as_str() {
             "moved" => {
@@ -158,8 +161,11 @@ impl MessageStore for RedisStore {
     }
 
     async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
-        let keys = QueueKeys::of(queue);
-        self.connection.run(&POP_COMPLETE, &keys, &[arguments::claim(pop)]).await.map(|_done| ())
+        let repeated = if self.repeated_pops().contains(&pop) { "repeated" } else { "" };
+        let args = [arguments::claim(pop), Bytes::from_static(repeated.as_bytes())];
+        self.connection.run(&POP_COMPLETE, &QueueKeys::of(queue), &args).await?;
+        self.repeated_pops().remove(&pop);
+        Ok(())
     }
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {

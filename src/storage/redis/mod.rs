@@ -38,7 +38,8 @@ mod uri;
 mod values;
 mod watch;
 
-use std::sync::{Arc, Weak};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -55,7 +56,7 @@ use self::posts::PostBatcher;
 use self::reply::Reply;
 use self::script::Script;
 use self::signals::Signals;
-use crate::domain::{ProjectId, QueueId};
+use crate::domain::{ClaimId, ProjectId, QueueId};
 use crate::storage::moved_messages::OtherStores;
 use crate::storage::outbox::Forwarders;
 use crate::storage::watch::Watchers;
@@ -71,6 +72,8 @@ pub struct RedisStore {
     subscriber: Subscriber,
     confirmer: Confirmer,
     signals: Signals,
+    /// Pops that were sent more than once and are not complete.
+    repeated_pops: Arc<Mutex<HashSet<ClaimId>>>,
     /// Identifies this process among those that share the store, for the janitor lease and signals.
     id: Uuid,
 }
@@ -102,7 +105,18 @@ impl RedisStore {
         let (confirmer, waiting) = Confirmer::new();
         let id = Uuid::new_v4();
         let signals = Signals::new(id);
-        let this = Self { connection, post_batcher, forwarders, other_stores, subscriber, confirmer, signals, id };
+        let repeated_pops = Arc::default();
+        let this = Self {
+            connection,
+            post_batcher,
+            forwarders,
+            other_stores,
+            subscriber,
+            confirmer,
+            signals,
+            repeated_pops,
+            id,
+        };
         this.connection.spawn(this.clone().confirm_registrations(waiting));
         this.connection.spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)
@@ -140,6 +154,10 @@ impl RedisStore {
         while changes.changed().await.is_ok() {
             self.confirmer.reconnected();
         }
+    }
+
+    fn repeated_pops(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
+        self.repeated_pops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts messages that were processed.

@@ -8,22 +8,27 @@ use crate::domain::{Queue, Revision};
 use crate::storage::{Error, record};
 
 /// The items of a reply, read from first to last.
-pub(super) struct Reply(std::vec::IntoIter<Value>);
+pub(super) struct Reply {
+    items: std::vec::IntoIter<Value>,
+    /// Whether an earlier attempt of the command may have run too, or may still run.
+    pub(super) is_repeated: bool,
+}
 
 impl Reply {
-    /// Wraps a reply. One that is not a list counts as a list of one item.
-    pub(super) fn new(value: Value) -> Self {
+    /// Wraps a reply. One that is not a list counts as a list of one item. `is_repeated` says whether an
+    /// earlier attempt may have run too.
+    pub(super) fn new(value: Value, is_repeated: bool) -> Self {
         let items = match value {
             Value::Array(items) => items,
             Value::Null => Vec::new(),
             item => vec![item],
         };
-        Self(items.into_iter())
+        Self { items: items.into_iter(), is_repeated }
     }
 
     /// Returns the number of items that are left.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.items.len()
     }
 
     /// Returns whether no item is left.
@@ -33,7 +38,7 @@ impl Reply {
 
     /// Reads the next item; `None` if it is nil or missing.
     pub(super) fn bytes_or_nil(&mut self) -> Option<Bytes> {
-        self.0.next()?.into_bytes()
+        self.items.next()?.into_bytes()
     }
 
     pub(super) fn bytes(&mut self) -> Result<Bytes, Error> {
@@ -52,12 +57,12 @@ impl Reply {
 
     /// Reads an item that is itself a list.
     pub(super) fn list(&mut self) -> Result<Self, Error> {
-        self.0.next().map(Self::new).ok_or_else(too_short)
+        self.items.next().map(|item| Self::new(item, false)).ok_or_else(too_short)
     }
 
     /// Reads a number, which may be text: Lua's own conversion would round ranks.
     pub(super) fn number(&mut self) -> Result<u64, Error> {
-        match self.0.next().ok_or_else(too_short)? {
+        match self.items.next().ok_or_else(too_short)? {
             Value::Integer(number) => {
                 u64::try_from(number).map_err(|_| Error::Corrupt(format!("a reply has {number} instead of a count")))
             }

@@ -320,7 +320,7 @@ scripts! {
     MOVE_END = "move_end" [Queue Outbox Tombstone Due Moving];
     MOVE_DISCARD = "move_discard" [Queue Outbox Tombstone Due Moving];
     MIGRATION_WRITE = "migration_write" [];
-    POP_COMPLETE = "pop_complete" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
+    POP_COMPLETE = "pop_complete" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards Due];
     POOLS_REPLACE = "pools_replace" [];
     QUEUE_CHECK = "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_BYTES = "queue_check_bytes" [Queue Messages Ready Delayed InFlight];

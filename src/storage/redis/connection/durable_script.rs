@@ -86,7 +86,7 @@ impl Connection {
             };
             let error = match attempt {
                 Ok((value, reached)) => {
-                    return Ok(Receipt { reply: Reply::new(value), durability: reached.map_err(not_durable) });
+                    return Ok(Receipt { reply: Reply::new(value, false), durability: reached.map_err(not_durable) });
                 }
                 Err(Failure::Unsupported(reason)) if may_have_run => return Err(not_durable(reason.to_owned())),
                 Err(Failure::Unsupported(reason)) => return Err(Error::Unsupported(reason.to_owned())),

@@ -5,6 +5,16 @@ use fred::error::{Error as FredError, ErrorKind};
 
 use crate::storage::Error;
 
+/// Returns whether a command with this failure has certainly not run: Redis refused it, or it was
+/// never sent.
+///
+/// When a server replies `CLUSTERDOWN` to one command, `fred` gives up the connection and fails all
+/// commands on it with the same error, including commands that the server runs.
+pub(super) fn has_not_run(failure: &FredError) -> bool {
+    let was_refused = is_redis_reply(failure) && !failure.details().starts_with("CLUSTERDOWN");
+    was_refused || *failure.kind() == ErrorKind::Routing
+}
+
 /// A failure before anything is sent: no server is known to have the slot.
 pub(super) fn no_server_known() -> FredError {
     FredError::new(ErrorKind::Routing, "no server of the cluster is known to have this slot")

@@ -39,7 +39,7 @@ pub(super) use self::servers::Servers;
 pub(super) use self::subscriber::Subscriber;
 
 use self::channel::follow_channel;
-use self::failure::{error_from_failure, is_permanent, is_read_only, no_server_known};
+use self::failure::{error_from_failure, has_not_run, is_permanent, is_read_only, no_server_known};
 use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
@@ -166,12 +166,12 @@ impl Connection {
     /// Runs a script on a queue. The script must be idempotent, because it is repeated if its reply
     /// is lost.
     pub(super) async fn run(&self, script: &Script, queue: &QueueKeys, args: &[Bytes]) -> Result<Reply, Error> {
-        self.evaluate(script, self.keys(script, queue), args.to_vec()).await
+        self.run_on(script, self.keys(script, queue), args.to_vec()).await
     }
 
     /// The same for keys that do not belong to a queue.
     pub(super) async fn run_on(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
-        self.evaluate(script, keys, args).await
+        self.evaluate(script, keys, args).await.map_err(Error::sent_or_not)
     }
 
     /// Runs a script on a queue. If due changes must be applied first, applies them in steps and
@@ -182,12 +182,26 @@ impl Connection {
         queue: &QueueKeys,
         args: &[Bytes],
     ) -> Result<(String, Reply), Error> {
+        self.take(script, queue, args).await.map_err(Error::sent_or_not)
+    }
+
+    /// The same for a script that takes messages. Fails with [`Error::NotSent`] if it has certainly not
+    /// run.
+    pub(super) async fn take(
+        &self,
+        script: &Script,
+        queue: &QueueKeys,
+        args: &[Bytes],
+    ) -> Result<(String, Reply), Error> {
+        let mut is_repeated = false;
         loop {
-            let mut reply = self.run(script, queue, args).await?;
+            let mut reply = self.evaluate(script, self.keys(script, queue), args.to_vec()).await?;
             let kind = reply.text()?;
+            reply.is_repeated |= is_repeated;
             if kind != DUE {
                 return Ok((kind, reply));
             }
+            is_repeated = reply.is_repeated;
             self.apply_due(queue).await?;
         }
     }
@@ -264,7 +278,8 @@ impl Connection {
     async fn send_command(&self, name: &'static str, slot: u16, args: Vec<Value>) -> Result<Reply, Error> {
         // The command goes to a client of one server, so the hash policy is not used.
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-        self.retry(name, slot, |client| send(client, command.clone(), args.clone())).await
+        let attempt = |client| send(client, command.clone(), args.clone());
+        self.retry(name, slot, attempt).await.map_err(Error::sent_or_not)
     }
 
     /// Returns whether the servers form a cluster.
@@ -312,7 +327,9 @@ impl Connection {
         };
         match error {
             Error::DiskFull(reason) => server.pool.health.note_write(Some(reason)),
-            Error::Unavailable(reason) | Error::MemoryFull(reason) => server.pool.health.note_refusal(reason),
+            Error::Unavailable(reason) | Error::NotSent(reason) | Error::MemoryFull(reason) => {
+                server.pool.health.note_refusal(reason);
+            }
             Error::NotDurable { .. }
             | Error::TooFewReplicas { .. }
             | Error::Unsupported(_)
@@ -335,7 +352,7 @@ impl Connection {
         let slot = self.slot(keys::LAYOUT);
         let wait_max = RETRY_TIMEOUT.saturating_sub(self.servers.disconnected_for(slot));
         self.layout.wait_until_supported(wait_max).await.map_err(|error| match error {
-            Error::Unavailable(reason) => self.unavailable(what, slot, &reason),
+            Error::Unavailable(reason) => Error::NotSent(self.unavailable_reason(what, slot, &reason)),
             error => error,
         })
     }
@@ -348,9 +365,9 @@ impl Connection {
         // Earlier commands have already waited for this server as long as they may.
         if self.servers.disconnected_for(slot) > RETRY_TIMEOUT {
             self.servers.refresh_soon();
-            return Err(self.unavailable(what, slot, "there is no connection"));
+            return Err(Error::NotSent(self.unavailable_reason(what, slot, "there is no connection")));
         }
-        let began = Instant::now();
+        let (began, mut may_have_run) = (Instant::now(), false);
         loop {
             let server = self.servers.of_slot(slot);
             let reply = match &server {
@@ -360,7 +377,7 @@ impl Connection {
                 None => Err(no_server_known()),
             };
             let failure = match reply {
-                Ok(value) => return Ok(Reply::new(value)),
+                Ok(value) => return Ok(Reply::new(value, may_have_run)),
                 Err(error) if is_permanent(&error) && !(is_read_only(&error) && self.servers.can_fail_over()) => {
                     let error = error_from_failure(what, &error);
                     self.note_refusal(slot, &error);
@@ -369,12 +386,14 @@ impl Connection {
                 Err(error) => error,
             };
             self.servers.refresh_soon();
+            may_have_run |= !has_not_run(&failure);
             if began.elapsed() >= RETRY_TIMEOUT {
                 let is_silent = server.as_ref().is_none_or(|server| server.pool.is_silent_since(began));
                 if let Some(server) = server.filter(|_| is_silent) {
                     server.pool.health.note_silence();
                 }
-                let error = self.unavailable(what, slot, &failure.to_string());
+                let reason = self.unavailable_reason(what, slot, &failure.to_string());
+                let error = if may_have_run { Error::Unavailable(reason) } else { Error::NotSent(reason) };
                 if is_silent {
                     self.servers.admission(slot).refuse_waiting(&error);
                 }
@@ -384,10 +403,13 @@ impl Connection {
         }
     }
 
-    /// Returns the error of a command that could not run: the problem of its server if known, else
-    /// that of the command.
     fn unavailable(&self, what: &str, slot: u16, reason: &str) -> Error {
-        Error::Unavailable(self.servers.unavailable_reason(slot).unwrap_or_else(|| format!("{what}: {reason}")))
+        Error::Unavailable(self.unavailable_reason(what, slot, reason))
+    }
+
+    /// Returns why a command could not run: the problem of its server if known, else that of the command.
+    fn unavailable_reason(&self, what: &str, slot: u16, reason: &str) -> String {
+        self.servers.unavailable_reason(slot).unwrap_or_else(|| format!("{what}: {reason}"))
     }
 }
 

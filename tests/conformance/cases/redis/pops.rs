@@ -76,7 +76,7 @@ async fn a_pop_that_is_withdrawn_returns_its_messages_and_takes_none_later() {
     let (early, late) = (ClaimId::random(), ClaimId::random());
 
     assert_eq!(pop(&subject, &queue, early, 2).await, ids[..2]);
-    for id in [early, early, late] {
+    for id in [early, late] {
         subject.store().withdraw_claim(&queue, id).await.expect(OK);
     }
     assert_eq!(subject.feed(&queue).await, ids);
@@ -92,16 +92,27 @@ async fn a_pop_that_is_withdrawn_returns_its_messages_and_takes_none_later() {
     assert_eq!(existing_parts(&server, &queue), ["queue", "messages", "ready", "expirations"]);
 }
 
+/// The command that creates a claim may arrive a second time, after the claim has ended.
 #[tokio::test]
-async fn a_claim_that_is_withdrawn_takes_no_messages_later() {
+async fn a_claim_that_has_ended_takes_no_messages_later() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_with(&subject, 3).await;
     let term = Term { ttl_s: 300, grace_s: 60 };
     let new = NewClaim { limit: 2, term, preferred_shards: Vec::new(), client: client(0) };
-    let id = ClaimId::random();
+    let [early, withdrawn, released] = [(); 3].map(|()| ClaimId::random());
+    let create = async |id: ClaimId| subject.store().create_claim(&queue, id, &new).await.expect(OK);
 
-    subject.store().withdraw_claim(&queue, id).await.expect(OK);
-    assert_eq!(subject.store().create_claim(&queue, id, &new).await, Ok(Taken::Nothing));
+    subject.store().withdraw_claim(&queue, early).await.expect(OK);
+    assert!(matches!(create(withdrawn).await, Taken::Messages(_)));
+    subject.store().withdraw_claim(&queue, withdrawn).await.expect(OK);
+    for id in [early, withdrawn] {
+        assert_eq!(create(id).await, Taken::Nothing);
+    }
+    assert_eq!(subject.feed(&queue).await, ids);
+    assert!(matches!(create(released).await, Taken::Messages(_)));
+    subject.store().release_claim(&queue, released).await.expect(OK);
+    assert_eq!(create(released).await, Taken::Nothing);
+    assert_eq!(subject.store().get_claim(&queue, released).await, Ok(None));
 
     assert_eq!(subject.feed(&queue).await, ids);
     assert_intact(&subject, &queue).await;
