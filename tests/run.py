@@ -34,7 +34,7 @@ PACKAGES = [
 # Beginnings of the names of tests that take minutes: browsers, generated clients, proxies and other
 # servers, campaigns, and crashes. The other ones are the core, together with the unit tests.
 REST = ("clients::", "console::", "exclusive_claims::", "faults::", "feed_order::", "operations::", "pools::",
-        "push::campaign::", "quotas::campaign::", "resharding::", "siege::", "wake_ups::", "websocket::campaign::")
+        "push::campaign::", "quotas::campaign::", "read_back::", "resharding::", "siege::", "wake_ups::", "websocket::campaign::")
 # Of these, the tests that use the whole machine. They run after the others.
 ALONE = "siege::"
 # Tests mostly wait for servers, so there are more threads than cores.

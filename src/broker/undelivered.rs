@@ -60,7 +60,6 @@ enum Returned {
 #[derive(Debug)]
 struct UnfinishedPop {
     id: ClaimId,
-    pickup_delays: Vec<Duration>,
     /// Renews the pop as long as its messages are neither delivered nor returned.
     _renewal: AbortOnDropHandle<()>,
 }
@@ -94,11 +93,10 @@ impl ReturnGuard {
     }
 
     /// Creates a guard of a pop that is not final. Disarming it makes the pop final.
-    pub(super) fn of_pop(broker: &Broker, queue: &QueueId, pop: ClaimId, popped: &[Popped]) -> Self {
-        let pickup_delays = popped.iter().filter_map(|popped| popped.pickup_delay).collect();
+    pub(super) fn of_pop(broker: &Broker, queue: &QueueId, pop: ClaimId) -> Self {
         let (this, of) = (broker.clone(), queue.clone());
         let renewal = tokio::spawn(async move { this.renew_pop(&of, pop).await });
-        let pop = UnfinishedPop { id: pop, pickup_delays, _renewal: AbortOnDropHandle::new(renewal) };
+        let pop = UnfinishedPop { id: pop, _renewal: AbortOnDropHandle::new(renewal) };
         Self::new(broker, queue, Returned::Pop(pop))
     }
 
@@ -139,13 +137,12 @@ impl ReturnGuard {
 
     /// Disarms the guard, because the client has received the messages.
     pub fn disarm(mut self) {
-        // Popped messages that are returned have not been picked up, so they are counted only now.
+        // Popped messages that are restored have not been picked up, so they are counted only now.
         match self.0.take().as_deref() {
             Some(Return { broker, messages: Returned::Popped(popped), .. }) => {
                 broker.metrics.record_pickup_delays(popped.iter().filter_map(|popped| popped.pickup_delay));
             }
             Some(Return { broker, queue, messages: Returned::Pop(pop) }) => {
-                broker.metrics.record_pickup_delays(pop.pickup_delays.iter().copied());
                 broker.complete_pop(queue, pop.id);
             }
             Some(Return { messages: Returned::Claim(_), .. }) | None => {}

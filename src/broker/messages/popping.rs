@@ -67,8 +67,11 @@ impl Broker {
             tracing::error!(%error, "a popped message cannot be decrypted and was returned to its queue");
         }
         guard.disarm();
-        let return_guard = if !is_returnable {
+        if !is_returnable || !is_final {
+            // Also if they return later: they are never picked up for the first time again.
             self.metrics.record_pickup_delays(readable.iter().filter_map(|popped| popped.pickup_delay));
+        }
+        let return_guard = if !is_returnable {
             if store.complete_pop(queue, pop).await.is_err() {
                 self.complete_pop(queue, pop);
             }
@@ -76,7 +79,7 @@ impl Broker {
         } else if is_final {
             ReturnGuard::of_popped(self, queue, readable)
         } else {
-            ReturnGuard::of_pop(self, queue, pop, &readable)
+            ReturnGuard::of_pop(self, queue, pop)
         };
         Ok(Taken::Messages(Undelivered { value, return_guard }))
     }

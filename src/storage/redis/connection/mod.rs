@@ -352,7 +352,7 @@ impl Connection {
         let slot = self.slot(keys::LAYOUT);
         let wait_max = RETRY_TIMEOUT.saturating_sub(self.servers.disconnected_for(slot));
         self.layout.wait_until_supported(wait_max).await.map_err(|error| match error {
-            Error::Unavailable(reason) => Error::NotSent(self.unavailable_reason(what, slot, &reason)),
+            Error::Unavailable(reason) => self.unavailable(what, slot, &reason),
             error => error,
         })
     }
