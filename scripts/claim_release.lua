@@ -1,11 +1,11 @@
 -- Ends a claim: the messages that it still holds become available again at their old positions.
 --
--- ARGV  1 claim id    2 'withdrawn' if the client never received the claim, else empty; the
---       messages of a withdrawn claim return to their state before it
+-- ARGV  1 claim id    2 'withdrawn' if the client never received the claim, whose messages return to
+--       their state before it; 'forgotten' if the same id is used again; else empty
 -- Returns {'due'} if due changes must be applied first; otherwise {'done'}, also if the claim is
 --       not live.
 assert(#ARGV == 2, 'claim_release: 2 arguments')
-local id, is_withdrawn = ARGV[1], ARGV[2] == 'withdrawn'
+local id, is_withdrawn, is_forgotten = ARGV[1], ARGV[2] == 'withdrawn', ARGV[2] == 'forgotten'
 
 if load_queue() then
   return {'due'}
@@ -20,7 +20,7 @@ if is_withdrawn then
 else
   return_to_ready(entries_left, released_entry)
 end
-if revision and (is_withdrawn or claim_entries) then
+if revision and (is_withdrawn or claim_entries and not is_forgotten) then
   store_ended(id)
 end
 return {'done'}

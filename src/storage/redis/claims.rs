@@ -42,7 +42,7 @@ impl ClaimStore for RedisStore {
             match self.read_claim(&CLAIM_CREATE, queue, id, &kind, reply).await.map_err(unknown_if_moved)? {
                 None => return Ok(Taken::Nothing),
                 // All messages of the claim have been deleted since, and others may be available.
-                Some(claim) if claim.messages.is_empty() => self.release_claim(queue, id).await?,
+                Some(claim) if claim.messages.is_empty() => self.end_claim(queue, id, b"forgotten").await?,
                 Some(claim) => {
                     self.count(Processed { claimed: claim.messages.len() as u64, ..Processed::default() });
                     return Ok(Taken::Messages(claim));
@@ -107,18 +107,23 @@ impl ClaimStore for RedisStore {
     }
 
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
-        self.run_applying_due(&CLAIM_RELEASE, queue, &[arguments::claim(id), Bytes::new()]).await.map(|_done| ())
+        self.end_claim(queue, id, b"").await
     }
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
-        let args = [arguments::claim(id), Bytes::from_static(b"withdrawn")];
-        self.run_applying_due(&CLAIM_RELEASE, queue, &args).await?;
+        self.end_claim(queue, id, b"withdrawn").await?;
         self.repeated_pops().remove(&id);
         Ok(())
     }
 }
 
 impl RedisStore {
+    /// Ends a claim in one of the ways that the script has.
+    async fn end_claim(&self, queue: &QueueId, id: ClaimId, how: &'static [u8]) -> Result<(), Error> {
+        let args = [arguments::claim(id), Bytes::from_static(how)];
+        self.run_applying_due(&CLAIM_RELEASE, queue, &args).await.map(|_done| ())
+    }
+
     /// Reads the claim in the reply of a script, and its messages.
     async fn read_claim(
         &self,

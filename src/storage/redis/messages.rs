@@ -136,9 +136,6 @@ impl MessageStore for RedisStore {
         self.confirmer.note_use(queue);
         let args = [arguments::number(limit as u64), arguments::claim(pop)];
         let (kind, mut reply) = self.connection.take(&MESSAGE_POP, &QueueKeys::of(queue), &args).await?;
-        if reply.is_repeated {
-            self.repeated_pops().insert(pop);
-        }
         self.start_forwarding(queue, reply.number()?).await;
         match kind.as_str() {
             "moved" => {
@@ -148,6 +145,9 @@ impl MessageStore for RedisStore {
             "paused" => Ok(Taken::Paused),
             "popped" => {
                 let popped = read_popped(queue, pop, &mut reply)?;
+                if reply.is_repeated && !popped.is_empty() {
+                    self.repeated_pops().insert(pop);
+                }
                 let count = popped.len() as u64;
                 self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
                 Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
