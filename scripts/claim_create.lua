@@ -41,12 +41,7 @@ for i, entry in ipairs(deliverable) do
   is_first_claim[i] = #entry == FRESH_BYTES and '1' or '0'
 end
 local claimed = claimed_entries(deliverable, id, ttl, grace, policy.dead_letter_queue ~= '' and 1 or 0)
-take_from_ready(deliverable)
-record_turns()
-redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
-if fairness() then
-  put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
-end
+put_in_flight(deliverable, claimed, positions)
 -- The first fence follows the last visible rank, and so the fences of a deleted queue of that name.
 local last_fence, claimed_before = last_visible, 0
 if counters then

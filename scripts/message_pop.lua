@@ -35,12 +35,7 @@ else
     return {'moved', outbox_length}
   elseif #deliverable > 0 then
     local claimed = claimed_entries(deliverable, id, UNLISTED_LEASE_S, 0, 0)
-    take_from_ready(deliverable)
-    record_turns()
-    redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
-    if fairness() then
-      put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
-    end
+    put_in_flight(deliverable, claimed, positions)
     store_claim(id, UNLISTED_LEASE_S, claimed, NO_FENCE, '')
   end
 end

@@ -7,7 +7,6 @@ local RETURNED = '~'
 -- A pop is a claim without a fence that is not listed, until its messages are deleted. A claim or pop that
 -- was ended early is one without messages for a while. So a command that creates it and arrives only later
 -- takes nothing.
-local UNLISTED_LEASE_S = 60
 local NO_FENCE = 0
 -- Field k of the queue: the last fence, and the number of messages that claims have taken so far.
 -- Both only grow, and survive a purge.

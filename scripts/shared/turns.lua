@@ -162,3 +162,13 @@ local function take_from_ready(entries)
     redis.call('ZREMRANGEBYRANK', ready, 0, #entries - 1)
   end
 end
+
+-- Moves the next messages, which have these positions, into flight under their entries in a claim.
+local function put_in_flight(deliverable, claimed, positions)
+  take_from_ready(deliverable)
+  record_turns()
+  redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
+  if fairness() then
+    put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
+  end
+end

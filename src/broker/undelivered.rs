@@ -11,8 +11,8 @@ use tracing::{debug, error};
 
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{ClaimId, QueueId, Taken, Term};
-use crate::storage::{self, Popped};
+use crate::domain::{ClaimId, QueueId, Taken};
+use crate::storage::{self, POP_TERM, Popped};
 
 /// The pause between two attempts to return messages.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -23,8 +23,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const ATTEMPTS_MAX: usize = 300;
 /// Interval at which a pop is renewed while its response is being written.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
-/// How long a pop lasts that is not completed. `scripts/shared/claims.lua` has the same time.
-const POP_TERM: Term = Term { ttl_s: 60, grace_s: 0 };
 
 /// A claim or popped messages with the guard that returns them.
 #[derive(Debug)]

@@ -8,6 +8,9 @@ use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, Qu
 /// Maximum number of consecutive claims of a queue that are served from their preferred shards.
 pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
 
+/// How long a pop lasts that is not final and not completed.
+pub const POP_TERM: Term = Term { ttl_s: 60, grace_s: 0 };
+
 /// Maximum number of messages of the claims on one page of a list of claims. A single claim may
 /// exceed it.
 pub(super) const LISTED_MESSAGES_MAX: usize = 1_000;

@@ -26,7 +26,7 @@ use crate::storage::record;
 use crate::storage::subscription_changes::CHANGES_MAX;
 use crate::storage::task_lease::TASK_LEASE_DURATION;
 use crate::storage::task_record::{DONE, RUNNING};
-use crate::storage::{DELIVERY_LEASE_DURATION, LISTED_MESSAGES_MAX, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
+use crate::storage::{DELIVERY_LEASE_DURATION, LISTED_MESSAGES_MAX, POP_TERM, PREFERRED_IN_A_ROW_MAX, REPLY_BYTES_MAX};
 
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
@@ -107,6 +107,7 @@ fn constants() -> String {
         ("SHARD_DIGITS", SHARD_DIGITS),
         ("PREFERRED_IN_A_ROW_MAX", PREFERRED_IN_A_ROW_MAX.into()),
         ("RECORD_TTL", record::TTL.start),
+        ("UNLISTED_LEASE_S", POP_TERM.ttl_s as usize),
         ("TASK_LEASE_US", micros(TASK_LEASE_DURATION)),
         ("DELIVERY_LEASE_US", micros(DELIVERY_LEASE_DURATION)),
         ("MOVE_LEASE_US", micros(MOVE_LEASE_DURATION)),
