@@ -182,7 +182,7 @@ async fn responses_that_are_not_read_have_a_memory_budget() {
     settings.initial_window_size(0);
     let (mut unread, mut refused) = (Vec::new(), None);
 
-    // A project has half of 96 MiB, and each page takes half a megabyte.
+    // A project has half of 64 MiB, and each page takes half a megabyte.
     for _ in 0..3 {
         let mut http = Http2::open_with(&server, &settings, |connection| connection).await;
         for _ in 0..100 {
@@ -196,7 +196,7 @@ async fn responses_that_are_not_read_have_a_memory_budget() {
     }
 
     let refused = refused.expect("a request is refused");
-    assert!((75..105).contains(&refused), "{refused}");
+    assert!((50..70).contains(&refused), "{refused}");
     let mut request = poster.request("GET", "/v2/queues").body(()).unwrap();
     request.headers_mut().insert("X-Project-ID", "other".parse().unwrap());
     assert_eq!(head(poster.sender.send_request(request, true).unwrap().0).await.status(), StatusCode::OK);

@@ -176,7 +176,7 @@ async fn a_request_is_in_progress_until_its_reply_is_read() {
 
 #[tokio::test]
 async fn replies_that_are_not_read_have_a_memory_budget() {
-    // A project has half of 96 MiB. A request takes 4.5 MiB of it until the size of its reply is known.
+    // A project has half of 64 MiB. A request takes 4.5 MiB of it until the size of its reply is known.
     let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304")]);
     let mut socket = open(&sukkal).await;
     post(&mut socket, "q", &[json!("x".repeat(4_150_000))]).await;

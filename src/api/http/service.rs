@@ -23,7 +23,7 @@ use crate::telemetry::Tracer;
 const REQUEST_BODIES_BYTES_MAX: usize = 96 << 20;
 /// Maximum size in bytes of the responses, and of the replies over WebSockets, that clients have not
 /// accepted.
-const RESPONSES_BYTES_MAX: usize = 96 << 20;
+const RESPONSES_BYTES_MAX: usize = 64 << 20;
 /// Maximum size in bytes of the events that all streams hold because their clients do not read. The
 /// buffers of the connections are not included.
 const STREAM_EVENTS_BYTES_MAX: usize = 32 << 20;

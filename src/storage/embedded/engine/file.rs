@@ -19,7 +19,7 @@ use crate::storage::embedded::engine::tables::{CONTENTS, FORMAT, FORMAT_VERSION,
 pub(crate) const FILE: &str = "sukkal.redb";
 
 /// Maximum number of bytes of the file that the engine caches in memory.
-const CACHE_BYTES: usize = 128 * 1024 * 1024;
+const CACHE_BYTES: usize = 32 * 1024 * 1024;
 
 pub(crate) type BackendSource = dyn Fn() -> Result<(Box<dyn StorageBackend>, FreeSpace), DatabaseError> + Send + Sync;
 
