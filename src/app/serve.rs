@@ -212,6 +212,7 @@ fn is_loopback(address: SocketAddr) -> bool {
 pub fn server_limits(config: &Config) -> ServerLimits {
     ServerLimits {
         head_timeout: Duration::from_secs(config.client_timeout_s),
+        idle_timeout: Duration::from_secs(config.idle_timeout_s),
         connections_max: descriptors::connections_max(config.max_connections),
     }
 }

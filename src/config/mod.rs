@@ -114,11 +114,17 @@ options! {
         pub drain_timeout_s: u64 = 30 in Rule::DELAY;
 
         /// Timeout for clients, in seconds. It limits the time to send the URL and the headers of a request,
-        /// and each pause while a body is sent. It also limits the time that a connection is idle between two
-        /// requests. The time to send a complete body is limited to twice this value. Accepted: 1 to
-        /// 31622400. The default is 60.
+        /// and each pause while a body is sent. The time to send a complete body is limited to twice this
+        /// value. Accepted: 1 to 31622400. The default is 60.
         #[serde(rename = "client_timeout")]
         pub client_timeout_s: u64 = 60 in Rule::DURATION;
+
+        /// Maximum time for which a connection is idle between two requests, in seconds. Behind a load
+        /// balancer, it must be longer than the time after which the balancer closes idle connections, which
+        /// is often 60 seconds. Otherwise the balancer can send a request over a connection that is just being
+        /// closed. Accepted: 1 to 31622400. The default is 75.
+        #[serde(rename = "idle_timeout")]
+        pub idle_timeout_s: u64 = 75 in Rule::DURATION;
 
         /// Maximum number of open client connections. At the maximum, a new connection replaces one of a
         /// client that has sent no accepted request, or else the one that has been idle for the longest time.

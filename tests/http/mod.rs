@@ -12,6 +12,7 @@ mod claim_create;
 mod claim_life;
 mod claim_list;
 mod claimed_messages;
+mod connection_ends;
 mod connections;
 mod cors;
 mod cost;

@@ -1,7 +1,7 @@
-//! `client_timeout`: the server disconnects a client that pauses for too long while it sends a
-//! request.
+//! `client_timeout` and `idle_timeout`: the server disconnects a client that pauses for too long while
+//! it sends a request, or between two requests.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -15,7 +15,11 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Sends a text and then nothing more, and returns the response of the server until it disconnects.
 async fn response_after(sent: &str) -> String {
-    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "3")]);
+    response_with(&[("SUKKAL_CLIENT_TIMEOUT", "3"), ("SUKKAL_IDLE_TIMEOUT", "600")], sent).await
+}
+
+async fn response_with(variables: &[(&str, &str)], sent: &str) -> String {
+    let server = Server::start(variables);
     let address = server.sukkal.url("").replace("http://", "");
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent.as_bytes()).await.unwrap();
@@ -36,10 +40,26 @@ async fn an_incomplete_request_head_times_out() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed() {
-    let response = response_after("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+async fn an_idle_connection_is_closed_after_the_idle_timeout() {
+    let timeouts = [("SUKKAL_CLIENT_TIMEOUT", "1"), ("SUKKAL_IDLE_TIMEOUT", "3")];
+    let start = Instant::now();
+
+    let response = response_with(&timeouts, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
 
     assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
+    assert!(start.elapsed() >= Duration::from_secs(3), "it was closed after {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn the_head_of_a_further_request_times_out() {
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "3"), ("SUKKAL_IDLE_TIMEOUT", "600")]);
+    let mut stream = TcpStream::connect(server.sukkal.address()).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(stream.read(&mut [0; 1_000]).await.unwrap() > 0, "the first request is answered");
+
+    stream.write_all(b"GET /heal").await.unwrap();
+
+    let _reset = timeout(TIMEOUT, stream.read_to_end(&mut Vec::new())).await.expect("the server closes the connection");
 }
 
 #[tokio::test]

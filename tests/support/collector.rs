@@ -56,7 +56,7 @@ impl Collector {
             StatusCode::OK
         };
         let router = Router::new().route("/v1/traces", post(receive));
-        let limits = ServerLimits { head_timeout: PATIENCE, connections_max: CONNECTIONS_MAX };
+        let limits = ServerLimits { head_timeout: PATIENCE, idle_timeout: PATIENCE, connections_max: CONNECTIONS_MAX };
         let serve = http::serve(listener, router, limits, ConnectionCounts::default(), pending());
         let server = tokio::spawn(async move { serve.await.await });
         Self { address, received, server }

@@ -34,7 +34,8 @@ async fn requests_have_the_subject_of_the_client_certificate() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     let listener = Listener { socket, tls: Some(Tls::open(files).unwrap()) };
-    let limits = ServerLimits { head_timeout: Duration::from_secs(20), connections_max: 10 };
+    let timeout = Duration::from_secs(20);
+    let limits = ServerLimits { head_timeout: timeout, idle_timeout: timeout, connections_max: 10 };
     let router = Router::new().route("/", get(subject));
     tokio::spawn(async move {
         http::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;

@@ -53,7 +53,8 @@ async fn start_here(options: &[(&str, &str)]) -> String {
 async fn serve_here(service: Service) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}{PATH}", listener.local_addr().unwrap());
-    let limits = http::ServerLimits { head_timeout: Duration::from_secs(60), connections_max: 1_000 };
+    let timeout = Duration::from_secs(60);
+    let limits = http::ServerLimits { head_timeout: timeout, idle_timeout: timeout, connections_max: 1_000 };
     let router = http::websocket_router(service);
     tokio::spawn(
         async move { http::serve(listener, router, limits, ConnectionCounts::default(), pending()).await.await },

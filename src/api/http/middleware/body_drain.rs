@@ -3,9 +3,10 @@
 //!
 //! A request is refused before its body is collected, so refusing it costs no memory. But if the
 //! connection is closed while the client is still sending, the client gets a network error and
-//! never reads why it was refused. A client that is unknown gets its response at once, and its
-//! connection is closed a little later.
+//! never reads why it was refused. So a small rest is drained before the response. After the response to
+//! an unknown client, or before the end of a large rest, the connection is closed a little later.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -18,6 +19,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
+use crate::api::http::server::connection::Connection;
 use crate::memory_budget::MemoryShare;
 
 /// Maximum number of bytes that are drained.
@@ -39,6 +41,8 @@ struct State {
     last_arrival: Option<Instant>,
     /// The share of the memory budget that the arriving bytes are taken from.
     share: Option<MemoryShare>,
+    connection: Option<Arc<Connection>>,
+    is_complete: bool,
 }
 
 /// The source of a body. It gets its timers when a reader first has to wait for a part of it.
@@ -58,7 +62,9 @@ impl RequestBody {
         // it.
         let is_sending = !request.headers().contains_key(EXPECT);
         let source = Source::Untimed(std::mem::take(request.body_mut()));
-        let state = State { source, pause_max, is_sending, last_arrival: None, share: None };
+        let connection = request.extensions().get().cloned();
+        let state =
+            State { source, pause_max, is_sending, last_arrival: None, share: None, connection, is_complete: false };
         let body = Self(Arc::new(Mutex::new(state)));
         *request.body_mut() = Body::new(body.clone());
         Some(body)
@@ -80,9 +86,9 @@ impl RequestBody {
         }
     }
 
-    /// Returns whether the client sends more of the body than the handler has read.
+    /// Returns whether the client may send more of the body than has been read.
     pub(super) fn is_unread(&self) -> bool {
-        self.state().is_sending && !self.is_end_stream()
+        !self.state().is_complete && !self.is_end_stream()
     }
 
     /// Returns when the last part arrived for which a reader had to wait.
@@ -101,12 +107,17 @@ impl RequestBody {
     }
 }
 
+/// The error of a body whose client has ended its side of the connection too early.
+fn cut_off() -> axum::Error {
+    axum::Error::new(io::Error::from(io::ErrorKind::UnexpectedEof))
+}
+
 impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let State { source, pause_max, last_arrival, share, .. } = &mut *self.state();
+        let State { source, pause_max, last_arrival, share, connection, is_complete, .. } = &mut *self.state();
         let charged = |frame: Result<Frame<Bytes>, axum::Error>| {
             let bytes = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
             share.as_ref().map_or(Ok(()), |share| share.take(bytes)).map_err(axum::Error::new)?;
@@ -114,14 +125,19 @@ impl HttpBody for RequestBody {
         };
         if let Source::Untimed(body) = source {
             if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+                *is_complete = frame.is_none();
                 return Poll::Ready(frame.map(charged));
             }
             let timed = TimeoutBody::new(*pause_max, std::mem::take(body));
             *source = Source::Timed(Box::pin(DeadlineBody::new(*pause_max * BODY_TIMEOUT_PAUSES, timed)));
         }
         let Source::Timed(body) = source else { unreachable!("the source was just given its timers") };
-        let frame = std::task::ready!(body.as_mut().poll_frame(cx));
+        let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
+            let is_cut_off = connection.as_ref().is_some_and(|connection| connection.is_half_closed());
+            return if is_cut_off { Poll::Ready(Some(Err(cut_off()))) } else { Poll::Pending };
+        };
         *last_arrival = Some(Instant::now());
+        *is_complete = frame.is_none();
         Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)).map(charged))
     }
 

@@ -67,7 +67,7 @@ impl Meters {
 }
 
 /// Returns whether the query asks to wait for messages.
-fn may_wait(query: Option<&str>) -> bool {
+pub(super) fn may_wait(query: Option<&str>) -> bool {
     // Only the few queries that contain the word are parsed.
     query.is_some_and(|text| text.contains("wait"))
         && Query::parse(query).integer("wait").is_ok_and(|wait_s| wait_s.is_some_and(|wait_s| wait_s > 0))

@@ -18,6 +18,7 @@ use super::audit;
 use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
 use super::cors::{self, Sharing};
+use super::metering::may_wait;
 use super::outage::{self, Outage};
 use super::own_host;
 use super::request_checks::{self, Requirement};
@@ -62,6 +63,11 @@ async fn handle<T, H: Handler<T, Service>>(
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let origins = service.settings.cors_origins.as_ref();
     let sharing = origins.map(|origins| Sharing::of(request.headers(), origins));
+    if let Some(connection) = &connection
+        && may_wait(request.uri().query())
+    {
+        connection.begin_wait();
+    }
     let body = RequestBody::replace_in(&mut request, service.settings.client_timeout);
     // Health checks and readers of the metrics would fill the traces.
     let is_traced = matches!(wrapped.requirement, Requirement::Caller | Requirement::Public);
@@ -77,14 +83,13 @@ async fn handle<T, H: Handler<T, Service>>(
     let respond = async |request| {
         let response = service.meters.measure(request, body.as_ref(), call_handler).await;
         audit::end(&response).await;
-        match (&body, &connection) {
-            (Some(body), Some(connection)) if !connection.is_known() => {
-                if body.is_unread() {
-                    connection.close_unread();
-                }
+        if let (Some(body), Some(connection)) = (&body, &connection) {
+            if connection.is_known() {
+                body.drain().await;
             }
-            (Some(body), _) => body.drain().await,
-            (None, _) => {}
+            if body.is_unread() {
+                connection.close_unread();
+            }
         }
         response
     };

@@ -1,5 +1,9 @@
 //! The stream of a connection, with or without TLS, which reports when all responses are written,
 //! and detects clients that have disconnected.
+//!
+//! A client may end its side of the connection after a request and still read the response. hyper is not
+//! told so before the response is written, because it would drop the request. But if the request waits
+//! for messages, or its response is a stream, nobody may be there any more, and it ends at once.
 
 use std::future::Future;
 use std::io;
@@ -35,7 +39,7 @@ struct Lingering {
 /// Maximum time for which a client that is still sending is read after its last response.
 const LINGER_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of bytes that are read then.
-const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER_BYTES_MAX: usize = 16 << 20;
 /// Number of bytes that are read at a time.
 const LINGER_BUFFER_BYTES: usize = 4 << 10;
 
@@ -124,7 +128,14 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.transport().poll_read(context, buffer)
+        let (before, may_read) = (buffer.filled().len(), buffer.remaining() > 0);
+        ready!(self.transport().poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.connection.note_arrival();
+        } else if may_read && self.connection.half_close(context.waker()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -6,10 +6,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use futures::task::AtomicWaker;
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::PendingDeliveries;
@@ -40,6 +42,16 @@ pub(in crate::api::http) struct Connection {
     /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
     /// connection is idle, in microseconds since the start of the clock.
     state: AtomicU64,
+    /// When the first bytes of the next request arrived, in microseconds since the start of the clock, or
+    /// [`NOT_BEGUN`]. The first request begins when the connection is accepted.
+    head_began_us: AtomicU64,
+    /// Whether the request waits for messages, or its response is a stream. So there is nobody to respond
+    /// to when the client has ended its side of the connection.
+    waits: AtomicBool,
+    /// Whether the client has ended its side of the connection.
+    is_half_closed: AtomicBool,
+    /// Wakes the reader of the connection that has not been told so yet.
+    half_closed: AtomicWaker,
     /// Number of responses over HTTP/2 that are streams and have not ended.
     event_streams: AtomicUsize,
     /// Whether the connection is closed after its next response.
@@ -83,6 +95,8 @@ const PROCESSING: u64 = u64::MAX;
 const RESPONDING: u64 = u64::MAX - 1;
 /// The response is a stream, which continues until the client ends it.
 pub(super) const STREAMING: u64 = u64::MAX - 2;
+/// No byte of the next request has arrived.
+const NOT_BEGUN: u64 = u64::MAX;
 
 impl Connection {
     pub(super) fn new(peer: Peer, clock_start: Instant, unsent: UnsentParts, close: CancellationToken) -> Self {
@@ -98,6 +112,10 @@ impl Connection {
             unknown_steps: AtomicUsize::new(0),
             accepted_us: now_us,
             state: AtomicU64::new(now_us),
+            head_began_us: AtomicU64::new(now_us),
+            waits: AtomicBool::new(false),
+            is_half_closed: AtomicBool::new(false),
+            half_closed: AtomicWaker::new(),
             event_streams: AtomicUsize::new(0),
             closes_after_response: AtomicBool::new(false),
             is_unread: AtomicBool::new(false),
@@ -207,6 +225,56 @@ impl Connection {
     /// Records that a request has arrived.
     pub(super) fn begin_request(&self) {
         self.state.store(PROCESSING, Ordering::SeqCst);
+        self.head_began_us.store(NOT_BEGUN, Ordering::SeqCst);
+        self.waits.store(false, Ordering::SeqCst);
+    }
+
+    /// Records that the request waits for messages.
+    pub(in crate::api::http) fn begin_wait(&self) {
+        self.waits.store(true, Ordering::SeqCst);
+        self.half_closed.wake();
+    }
+
+    /// Records that bytes have arrived.
+    pub(super) fn note_arrival(&self) {
+        if self.is_idle() && self.head_began_us.load(Ordering::SeqCst) == NOT_BEGUN {
+            self.head_began_us.store(self.now_us(), Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether a client over HTTP/1 takes too long for the head of a request.
+    pub(super) fn is_head_late(&self, head_timeout: Duration) -> bool {
+        let began_us = self.head_began_us.load(Ordering::SeqCst);
+        began_us != NOT_BEGUN && self.is_idle_http1() && self.micros_passed(began_us) > head_timeout.as_micros()
+    }
+
+    /// Returns whether a connection with HTTP/1 has been idle for so long since its last request.
+    pub(super) fn is_idle_for(&self, idle_timeout: Duration) -> bool {
+        self.head_began_us.load(Ordering::SeqCst) == NOT_BEGUN
+            && self.is_idle_http1()
+            && self.micros_passed(self.state()) > idle_timeout.as_micros()
+    }
+
+    fn is_idle_http1(&self) -> bool {
+        !self.is_http2() && self.is_idle()
+    }
+
+    fn micros_passed(&self, since_us: u64) -> u128 {
+        self.now_us().saturating_sub(since_us).into()
+    }
+
+    /// Records that the client has ended its side of the connection. Returns whether it still gets the
+    /// response to its request. `reader` is woken when it does not any more.
+    pub(super) fn half_close(&self, reader: &Waker) -> bool {
+        self.is_half_closed.store(true, Ordering::SeqCst);
+        self.half_closed.register(reader);
+        let has_request = !self.is_http2() && matches!(self.state(), PROCESSING | RESPONDING);
+        has_request && !self.waits.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the client has ended its side of the connection.
+    pub(in crate::api::http) fn is_half_closed(&self) -> bool {
+        self.is_half_closed.load(Ordering::SeqCst)
     }
 
     /// Records that the response to the request is ready to be written. Returns whether the
@@ -218,6 +286,9 @@ impl Connection {
             return false;
         }
         self.state.store(if is_stream { STREAMING } else { RESPONDING }, Ordering::SeqCst);
+        if is_stream {
+            self.begin_wait();
+        }
         self.closes_after_response.load(Ordering::SeqCst)
     }
 
@@ -237,6 +308,7 @@ impl Connection {
         self.pending_deliveries.disarm_guards();
         if self.state.load(Ordering::SeqCst) == RESPONDING {
             self.state.store(self.now_us(), Ordering::SeqCst);
+            self.half_closed.wake();
         }
     }
 

@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::connection::{Connection, STREAMING, micros_since};
+use super::limits::ServerLimits;
 use super::unknown_turns::UnknownTurns;
 use super::unsent::UnsentParts;
 use crate::authentication::Peer;
@@ -50,30 +51,25 @@ struct OpenConnections {
 /// Minimum idle time of a connection that is closed at once for a new one, and minimum age of that of an
 /// unknown client.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// Interval at which connections are ended whose clients accept their responses too slowly.
+/// Interval at which connections are ended whose clients are too slow.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Connections {
-    /// Creates the set of connections of a listener, with at most `max` connections. `counts`
-    /// has their number.
-    pub(super) fn new(
-        max: usize,
-        response_timeout: Duration,
-        unknown_turns: UnknownTurns,
-        counts: ConnectionCounts,
-    ) -> Self {
+    /// Creates the set of connections of a listener. `counts` has their number.
+    pub(super) fn new(limits: ServerLimits, unknown_turns: UnknownTurns, counts: ConnectionCounts) -> Self {
         let open = Arc::new(OpenConnections { by_number: Mutex::default(), start: Instant::now() });
-        let permits = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
         let (swept, slow) = (Arc::downgrade(&open), counts.clone());
         tokio::spawn(async move {
             let mut interval = interval(SWEEP_INTERVAL);
             loop {
                 interval.tick().await;
                 let Some(open) = swept.upgrade() else { return };
-                open.abort_stalled(|| slow.closed(Closed::Slow));
+                open.end_late(limits, || slow.closed(Closed::Slow));
             }
         });
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+        let response_timeout = limits.head_timeout;
         Self { permits, open, unknown_turns, counts, response_timeout, tasks, closing }
     }
 
@@ -168,11 +164,16 @@ impl OpenConnections {
         }
     }
 
-    /// Ends the connections whose clients accept their responses too slowly, and notes each.
-    fn abort_stalled(&self, note: impl Fn()) {
-        for connection in self.lock().values().filter(|one| one.unsent.is_late() && !one.is_aborted()) {
-            connection.abort();
-            note();
+    /// Ends the connections whose clients send a head or accept a response too slowly, and notes each.
+    /// Closes those that are idle for too long.
+    fn end_late(&self, limits: ServerLimits, note: impl Fn()) {
+        for connection in self.lock().values().filter(|one| !one.is_aborted()) {
+            if connection.unsent.is_late() || connection.is_head_late(limits.head_timeout) {
+                connection.abort();
+                note();
+            } else if connection.is_idle_for(limits.idle_timeout) {
+                connection.close();
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ pub(super) mod connection;
 mod connections;
 pub(super) mod delivery;
 mod http2;
+mod limits;
 mod tls;
 mod unknown_turns;
 pub(super) mod unsent;
@@ -25,7 +26,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
@@ -38,6 +39,7 @@ use self::client_stream::ClientStream;
 use self::connection::{Connection, Protocol};
 use self::connections::Connections;
 use self::http2::Http2;
+pub use self::limits::ServerLimits;
 use self::tls::Accepted;
 pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 use self::unknown_turns::UnknownTurns;
@@ -51,15 +53,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before the next attempt if no connection can be accepted, for example because file
 /// descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Limits on the connections of a listener.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerLimits {
-    /// Maximum time for a client to send the head of a request, or to begin the next request.
-    pub head_timeout: Duration,
-    /// Maximum number of open connections.
-    pub connections_max: usize,
-}
 
 /// A socket that accepts connections.
 pub struct Listener {
@@ -88,15 +81,15 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> impl Future<Output = ()> {
     let Listener { socket, tls } = listener.into();
-    let ServerLimits { head_timeout, connections_max } = limits;
     let mut http1 = http1::Builder::new();
-    http1.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_buf_size(HEAD_BYTES_MAX);
+    // `Connections` has one clock for the times of all connections.
+    http1.header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
     let unknown_turns = UnknownTurns::new();
-    let http2 = Http2::new(router.clone(), head_timeout, connections_max, unknown_turns.clone());
+    let http2 = Http2::new(router.clone(), limits, unknown_turns.clone());
     let service = TowerToHyperService::new(router);
-    let handshake_timeout = HANDSHAKE_TIMEOUT.min(head_timeout);
+    let handshake_timeout = HANDSHAKE_TIMEOUT.min(limits.head_timeout);
     let server = Arc::new(Server { http1, http2, service, handshake_timeout, counts: counts.clone() });
-    let connections = Connections::new(connections_max, head_timeout, unknown_turns, counts);
+    let connections = Connections::new(limits, unknown_turns, counts);
     tokio::pin!(stop);
     for number in 0.. {
         let accepted = async {
@@ -107,7 +100,7 @@ pub async fn serve(
             accepted = accepted => accepted,
             () = &mut stop => break,
         };
-        set_options(&stream, head_timeout);
+        set_options(&stream, limits.head_timeout);
         let server = server.clone();
         match &tls {
             None => connections.serve(number, peer, permit, |connection, close| async move {

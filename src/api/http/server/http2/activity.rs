@@ -14,7 +14,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The requests of a connection.
 pub(super) struct Activity {
     pub(super) connection: Arc<Connection>,
-    timeout: Duration,
+    idle_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct InProgress {
 }
 
 impl Activity {
-    pub(super) fn new(connection: Arc<Connection>, timeout: Duration) -> Self {
+    pub(super) fn new(connection: Arc<Connection>, idle_timeout: Duration) -> Self {
         let state = State { requests: 0, idle_since: Instant::now(), is_closing: false };
-        Self { connection, timeout, state: Mutex::new(state) }
+        Self { connection, idle_timeout, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,7 +74,7 @@ impl Activity {
     }
 
     fn idle_max(&self, state: &State) -> Duration {
-        if state.is_closing { CLOSE_TIMEOUT } else { self.timeout }
+        if state.is_closing { CLOSE_TIMEOUT } else { self.idle_timeout }
     }
 }
 

@@ -32,6 +32,7 @@ use self::outgoing::OutgoingBody;
 use super::client_stream::ClientStream;
 use super::connection::Connection;
 use super::delivery::PendingDeliveries;
+use super::limits::ServerLimits;
 use super::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
@@ -57,7 +58,7 @@ const ERRORS_MAX: usize = 100;
 pub(super) struct Http2 {
     builder: Builder<TokioExecutor>,
     router: Router,
-    timeout: Duration,
+    idle_timeout: Duration,
     /// Limits the number of requests in progress, so that they need no more memory than with HTTP/1,
     /// which has one for each connection.
     requests: Arc<Semaphore>,
@@ -71,7 +72,8 @@ const UNKNOWN_SHARE: usize = 4;
 
 impl Http2 {
     /// Creates the server for the connections of a listener.
-    pub(super) fn new(router: Router, timeout: Duration, connections_max: usize, unknown_turns: UnknownTurns) -> Self {
+    pub(super) fn new(router: Router, limits: ServerLimits, unknown_turns: UnknownTurns) -> Self {
+        let ServerLimits { head_timeout, idle_timeout, connections_max } = limits;
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -84,12 +86,12 @@ impl Http2 {
             .max_local_error_reset_streams(ERRORS_MAX)
             // A client that waits for a response sends nothing, so only a ping shows whether it is
             // still there.
-            .keep_alive_interval(timeout / 2)
-            .keep_alive_timeout(timeout / 2);
+            .keep_alive_interval(head_timeout / 2)
+            .keep_alive_timeout(head_timeout / 2);
         let connections_max = connections_max.min(Semaphore::MAX_PERMITS);
         let [requests, unknown_requests] =
             [connections_max, connections_max.div_ceil(UNKNOWN_SHARE)].map(Semaphore::new).map(Arc::new);
-        Self { builder, router, timeout, requests, unknown_requests, unknown_turns }
+        Self { builder, router, idle_timeout, requests, unknown_requests, unknown_turns }
     }
 
     /// Serves a connection until it ends. When `close` is canceled, the requests in progress are
@@ -101,7 +103,7 @@ impl Http2 {
         close: CancellationToken,
     ) -> hyper::Result<()> {
         let connection = stream.connection.clone();
-        let activity = Arc::new(Activity::new(connection.clone(), self.timeout));
+        let activity = Arc::new(Activity::new(connection.clone(), self.idle_timeout));
         let service = RequestService {
             router: self.router.clone(),
             requests: self.requests.clone(),
