@@ -33,6 +33,8 @@ else
     tenants, idempotency, idempotency_expirations, tasks, task_leases, subscriptions, subscribers, subscription_ids,
     subscription_ends, deliveries, retries, retry_times)
   redis.call('EXPIRE', received, tombstone_ttl_s)
+  -- Readers that follow the queue find that it is gone.
+  notify(1)
 end
 local deleted, last_before = unpack(redis.call('HMGET', tombstone, 'v', 'c'))
 local last_number = decimal(math.max(last or 0, tonumber(last_before) or 0, last_elsewhere))

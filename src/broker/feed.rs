@@ -30,6 +30,9 @@ pub struct Feed {
     /// The poster whose messages are left out.
     not_from: Option<Poster>,
     subscription: Option<Subscription>,
+    /// Whether the feed ends when its queue is deleted. Otherwise it goes on when the queue is created
+    /// again.
+    ends_with_queue: bool,
     is_at_end: bool,
     /// The position at which the last page began.
     previous: Option<Rank>,
@@ -66,6 +69,7 @@ impl Broker {
             start: Some(start),
             not_from: caller.as_client().filter(|_| !query.echo).map(|client| client.id.poster()),
             subscription: None,
+            ends_with_queue: false,
             is_at_end: false,
             previous: None,
             _unit: unit,
@@ -82,6 +86,11 @@ impl Feed {
     #[must_use]
     pub fn queue(&self) -> &QueueId {
         &self.query.queue
+    }
+
+    /// Makes [`Self::next`] fail with [`Error::NoQueue`] when the queue is deleted.
+    pub(super) fn end_with_queue(&mut self) {
+        self.ends_with_queue = true;
     }
 
     /// Returns when the caller's credential expires, after which the caller may not read on; `None`
@@ -157,6 +166,10 @@ impl Feed {
             self.is_at_end = page.is_last || page.messages.is_empty();
             if !messages.is_empty() {
                 return Ok(Some(messages));
+            }
+            let queue = &self.query.queue;
+            if self.ends_with_queue && self.is_at_end && self.access.admit().await?.get_queue(queue).await?.is_none() {
+                return Err(Error::NoQueue(queue.clone()));
             }
         }
     }

@@ -182,13 +182,7 @@ impl Broker {
     /// Deletes the queue with its messages and claims.
     pub async fn delete_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::DeleteQueue, &queue)?.admit().await?;
-        let this = self.clone();
-        self.run_to_completion(async move {
-            store.delete_queue(&queue).await?;
-            this.connected.delete_all(&queue);
-            Ok(())
-        })
-        .await
+        self.run_to_completion(async move { Ok(store.delete_queue(&queue).await?) }).await
     }
 
     /// Returns a page of the project's queues, or of its topics, by name. It examines a bounded number

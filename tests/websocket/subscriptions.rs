@@ -134,10 +134,28 @@ async fn other_requests_see_and_end_the_subscription_of_a_connection() {
     answered(api.delete(&path), 204).await;
     answered(api.get(&path), 404).await;
     socket.subscribe(json!({ "queue_name": "q" })).await;
-    answered(api.delete("/v2/queues/q"), 204).await;
-    assert_eq!(listed(&api).await, [Value::Null; 0]);
     post(&mut socket, "q", &[json!(1)]).await;
     assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "an ended subscription sends nothing");
+}
+
+#[tokio::test]
+async fn the_deletion_of_its_queue_ends_the_subscription_with_a_reason_whichever_process_deletes_it() {
+    let redis = support::redis::RedisServer::start();
+    let [here, elsewhere] = [(); 2].map(|()| support::sukkal::Sukkal::start_with(&redis.url(), &[]));
+    let embedded = start(&[]);
+    for (sukkal, deleting) in [(&here, &here), (&here, &elsewhere), (&embedded, &embedded)] {
+        let mut socket = open(sukkal).await;
+        let id = socket.subscribe(json!({ "queue_name": "q" })).await;
+        answered(deleting.project("p").delete("/v2/queues/q"), 204).await;
+
+        let ended = socket.document().await;
+        assert_eq!((&ended["Message_Type"], &ended["subscription_id"]), (&json!("SubscriptionFailure"), &json!(id)));
+        assert_eq!(ended["exception"], "Queue q does not exist for project p", "{ended}");
+        assert_eq!(listed(&sukkal.project("p")).await, [Value::Null; 0]);
+        post(&mut socket, "q", &[json!(1)]).await;
+        assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "an ended subscription sends nothing");
+        answered(deleting.project("p").delete("/v2/queues/q"), 204).await;
+    }
 }
 
 #[tokio::test]

@@ -68,7 +68,8 @@ impl Broker {
         self.check_queue_quota(caller, &store, queue).await?;
         let created = queue.clone();
         self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
-        let feed = self.follow(caller, queue.clone(), &from).await?;
+        let mut feed = self.follow(caller, queue.clone(), &from).await?;
+        feed.end_with_queue();
         Ok(ConnectedSubscription { feed, options, end })
     }
 

@@ -49,8 +49,11 @@ impl QueueStore for EmbeddedStore {
     }
 
     async fn delete_queue(&self, queue: &QueueId) -> Result<(), Error> {
-        let queue = queue.clone();
-        self.write(0, move |store| store.delete(&queue).map(Step::Done)).await
+        let deleted = queue.clone();
+        self.write(0, move |store| store.delete(&deleted).map(Step::Done)).await?;
+        // Readers that follow the queue find that it is gone.
+        self.parts.watchers.notify(queue, 1, None);
+        Ok(())
     }
 
     async fn pause_queue(&self, queue: &QueueId) -> Result<(), Error> {
