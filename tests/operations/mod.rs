@@ -3,6 +3,7 @@
 
 mod dashboard;
 mod proxies;
+mod rolling_restarts;
 mod runbook;
 mod service_unit;
 

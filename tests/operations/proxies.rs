@@ -21,7 +21,7 @@ use support::redis::{RedisServer, child_command, start_listening};
 use support::sukkal::{Api, Sukkal};
 
 /// A proxy that is killed on drop.
-struct Proxy {
+pub(super) struct Proxy {
     process: Child,
     port: u16,
     _folder: TempDir,
@@ -52,7 +52,7 @@ impl Proxy {
         })
     }
 
-    fn api(&self, project: &str) -> Api {
+    pub(super) fn api(&self, project: &str) -> Api {
         Api::new(format!("http://127.0.0.1:{}", self.port), project)
     }
 }
@@ -136,7 +136,7 @@ fn bodies_of(page: &Value) -> Vec<u64> {
     page["messages"].as_array().unwrap().iter().map(|message| message["body"].as_u64().unwrap()).collect()
 }
 
-fn nginx(servers: [&str; 2]) -> Proxy {
+pub(super) fn nginx(servers: [&str; 2]) -> Proxy {
     Proxy::start("ops/nginx.conf", servers, |folder| {
         let folder = folder.to_str().unwrap();
         let own = "daemon off; pid nginx.pid; error_log stderr;";
@@ -181,13 +181,29 @@ async fn nginx_sends_a_pop_once_however_it_is_written() {
 }
 
 #[tokio::test]
+async fn nginx_sends_a_pop_to_the_other_process_if_it_cannot_connect() {
+    let redis = RedisServer::start();
+    let [server, _] = two_processes(&redis);
+    let proxy = nginx([&format!("127.0.0.1:{}", free_port()), server.address()]);
+
+    // nginx begins with the first of the two.
+    let answer = proxy.api("p").delete("/v2/queues/q/messages?pop=1").send().await.unwrap();
+
+    assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
+}
+
+pub(super) fn haproxy(servers: [&str; 2]) -> Proxy {
+    Proxy::start("ops/haproxy.cfg", servers, |folder| {
+        let config = folder.join("proxy.conf");
+        ["haproxy", "-db", "-f", config.to_str().unwrap()].map(str::to_owned).to_vec()
+    })
+}
+
+#[tokio::test]
 async fn two_processes_work_behind_haproxy() {
     let redis = RedisServer::start();
     let servers = two_processes(&redis);
-    let proxy = Proxy::start("ops/haproxy.cfg", [servers[0].address(), servers[1].address()], |folder| {
-        let config = folder.join("proxy.conf");
-        ["haproxy", "-db", "-f", config.to_str().unwrap()].map(str::to_owned).to_vec()
-    });
+    let proxy = haproxy([servers[0].address(), servers[1].address()]);
 
     check(&proxy, servers).await;
 }

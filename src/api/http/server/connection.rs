@@ -95,6 +95,8 @@ const PROCESSING: u64 = u64::MAX;
 const RESPONDING: u64 = u64::MAX - 1;
 /// The response is a stream, which continues until the client ends it.
 pub(super) const STREAMING: u64 = u64::MAX - 2;
+/// Age of a connection until which a first request may be on its way.
+const FIRST_REQUEST_MAX: Duration = Duration::from_secs(1);
 /// No byte of the next request has arrived.
 const NOT_BEGUN: u64 = u64::MAX;
 
@@ -253,6 +255,17 @@ impl Connection {
         self.head_began_us.load(Ordering::SeqCst) == NOT_BEGUN
             && self.is_idle_http1()
             && self.micros_passed(self.state()) > idle_timeout.as_micros()
+    }
+
+    /// Returns the time for which a connection whose end has come waits for a first request, which may be
+    /// on its way over a new connection.
+    pub(super) fn time_for_first_request(&self) -> Duration {
+        let has_begun = self.head_began_us.load(Ordering::SeqCst) != self.accepted_us || !self.is_idle();
+        if has_begun { Duration::ZERO } else { FIRST_REQUEST_MAX.saturating_sub(self.age()) }
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_micros(self.now_us().saturating_sub(self.accepted_us))
     }
 
     fn is_idle_http1(&self) -> bool {

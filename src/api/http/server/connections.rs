@@ -77,7 +77,7 @@ impl Connections {
     /// possible.
     pub(super) async fn acquire(&self) -> OwnedSemaphorePermit {
         loop {
-            if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            if let Some(permit) = self.try_acquire() {
                 return permit;
             }
             if self.open.close_one() {
@@ -87,6 +87,11 @@ impl Connections {
                 return permit.expect("the semaphore is never closed");
             }
         }
+    }
+
+    /// The same, if no connection must be closed for it.
+    pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
     }
 
     /// Serves a connection in a task of its own.

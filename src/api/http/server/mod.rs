@@ -17,6 +17,8 @@ pub(super) mod watched;
 
 use std::future::Future;
 use std::io;
+use std::iter;
+use std::net;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,31 +92,53 @@ pub async fn serve(
     let handshake_timeout = HANDSHAKE_TIMEOUT.min(limits.head_timeout);
     let server = Arc::new(Server { http1, http2, service, handshake_timeout, counts: counts.clone() });
     let connections = Connections::new(limits, unknown_turns, counts);
+    let mut numbers = 0..;
+    let mut serve = |stream: TcpStream, peer, permit| {
+        set_options(&stream, limits.head_timeout);
+        let (server, number) = (server.clone(), numbers.next().expect("there are more numbers"));
+        match tls.clone() {
+            None => connections.serve(number, peer, permit, |connection, close| async move {
+                server.serve_http1(ClientStream::plain(stream, connection), None, close).await;
+            }),
+            Some(tls) => connections.serve(number, peer, permit, |connection, close| async move {
+                server.serve_with_tls(stream, &tls, connection, close).await;
+            }),
+        }
+    };
     tokio::pin!(stop);
-    for number in 0.. {
+    loop {
         let accepted = async {
             let (stream, peer) = accept(&socket).await;
             (stream, peer, connections.acquire().await)
         };
-        let (stream, peer, permit) = tokio::select! {
-            accepted = accepted => accepted,
+        tokio::select! {
+            (stream, peer, permit) = accepted => serve(stream, peer, permit),
             () = &mut stop => break,
-        };
-        set_options(&stream, limits.head_timeout);
-        let server = server.clone();
-        match &tls {
-            None => connections.serve(number, peer, permit, |connection, close| async move {
-                server.serve_http1(ClientStream::plain(stream, connection), None, close).await;
-            }),
-            Some(tls) => {
-                let tls = tls.clone();
-                connections.serve(number, peer, permit, |connection, close| async move {
-                    server.serve_with_tls(stream, &tls, connection, close).await;
-                });
-            }
+        }
+    }
+    for (stream, peer) in accepted_by_system(socket) {
+        if let Some(permit) = connections.try_acquire() {
+            serve(stream, peer, permit);
         }
     }
     connections.close()
+}
+
+/// Closes a listener. Returns the connections that the operating system has accepted, because it would
+/// reset them.
+fn accepted_by_system(listener: TcpListener) -> Vec<(TcpStream, Peer)> {
+    let accepted = listener.into_std().map(|listener| {
+        let next =
+            || listener.accept().and_then(|(stream, peer)| adopt(stream).map(|stream| (stream, Peer::new(peer.ip()))));
+        iter::from_fn(|| next().ok()).collect()
+    });
+    accepted.unwrap_or_default()
+}
+
+/// Makes a stream of the runtime.
+fn adopt(stream: net::TcpStream) -> io::Result<TcpStream> {
+    stream.set_nonblocking(true)?;
+    TcpStream::from_std(stream)
 }
 
 /// Returns the next connection and its other end.
@@ -139,7 +163,7 @@ struct Server {
 impl Server {
     /// Serves a connection with HTTP/1 until it ends. When `close` is canceled, an idle connection is
     /// closed at once, even if a part of the head of a request has arrived. Another connection is
-    /// closed after its response.
+    /// closed after its response, and a new one too, if its first request arrives soon.
     async fn serve_http1(
         &self,
         stream: ClientStream,
@@ -154,13 +178,14 @@ impl Server {
                 // The connection is polled first, because a request may have arrived.
                 biased;
                 ended = http.as_mut() => ended,
-                () = close.cancelled() => {
-                    if connection.is_idle() {
-                        return;
+                () = close.cancelled() => match timeout(connection.time_for_first_request(), http.as_mut()).await {
+                    Ok(ended) => ended,
+                    Err(_) if connection.is_idle() => return,
+                    Err(_) => {
+                        http.as_mut().graceful_shutdown();
+                        http.await
                     }
-                    http.as_mut().graceful_shutdown();
-                    http.await
-                }
+                },
             }
         };
         if let Err(error) = ended {
