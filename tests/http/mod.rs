@@ -12,6 +12,7 @@ mod claim_create;
 mod claim_life;
 mod claim_list;
 mod claimed_messages;
+mod clock_steps;
 mod connection_ends;
 mod connections;
 mod cors;
