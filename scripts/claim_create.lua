@@ -13,7 +13,8 @@
 --   {'none', number} if no message is available;
 --   {'paused', 0} if the queue is paused;
 --   {'repeated', number} if the claim exists, because this is a retry;
---   {'moved', number} if all the next messages became dead letters, so that others may follow them;
+--   {'moved', number, 1 if they come to the end of this queue, else 0} if all the next messages became
+--   dead letters, so that others may follow them;
 --   {'claim', number, now, ttl, since, fence, flags, entries ...}. Each message has one flag: '1' if
 --   this is its first claim, else '0'.
 assert(#ARGV == 6, 'claim_create: 6 arguments')
@@ -33,7 +34,10 @@ local deliverable, positions, all_moved = next_deliverable(limit, split_shards(A
 local outbox_length = outbox_length_of(policy)
 if #deliverable == 0 then
   record_turns()
-  return {all_moved and 'moved' or 'none', outbox_length}
+  if all_moved then
+    return {'moved', outbox_length, is_own_dead_letter_queue(policy)}
+  end
+  return {'none', outbox_length}
 end
 
 local is_first_claim = {}

@@ -9,7 +9,8 @@
 -- Returns {'due'}, with nothing popped, if due changes must be applied first. Otherwise returns one
 --       of these; the number is that of the dead letters to forward:
 --   {'paused', 0} if the queue is paused;
---   {'moved', number} if all the next messages became dead letters, so that others may follow them;
+--   {'moved', number, 1 if they come to the end of this queue, else 0} if all the next messages became
+--   dead letters, so that others may follow them;
 --   {'popped', number, now, then for each message its entry before the pop and its record}.
 assert(#ARGV == 2, 'message_pop: 2 arguments')
 local limit, id = tonumber(ARGV[1]), ARGV[2]
@@ -32,7 +33,7 @@ else
   outbox_length = outbox_length_of(policy)
   if all_moved then
     record_turns()
-    return {'moved', outbox_length}
+    return {'moved', outbox_length, is_own_dead_letter_queue(policy)}
   elseif #deliverable > 0 then
     local claimed = claimed_entries(deliverable, id, UNLISTED_LEASE_S, 0, 0)
     put_in_flight(deliverable, claimed, positions)

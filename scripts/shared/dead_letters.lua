@@ -79,6 +79,12 @@ local function next_deliverable(limit, preferred, policy)
   return deliverable, deliverable_positions, #dead_letters > 0 and #deliverable == 0
 end
 
+-- Returns 1 if the dead letters of the queue come to its own end, so that a claim must not go on to them
+-- at once; else 0.
+local function is_own_dead_letter_queue(policy)
+  return string.match(queue, '/([^/]*)}') == policy.dead_letter_queue and 1 or 0
+end
+
 -- Returns the number of dead letters to forward from a queue with this policy.
 local function outbox_length_of(policy)
   return policy.dead_letter_queue ~= '' and redis.call('LLEN', outbox) or 0

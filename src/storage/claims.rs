@@ -11,6 +11,10 @@ pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
 /// How long a pop lasts that is not final and not completed.
 pub const POP_TERM: Term = Term { ttl_s: 60, grace_s: 0 };
 
+/// How often a claim or pop continues with the messages after the next ones, if all of these become dead
+/// letters.
+pub(super) const DEAD_LETTER_STEPS_MAX: usize = 10;
+
 /// Maximum number of messages of the claims on one page of a list of claims. A single claim may
 /// exceed it.
 pub(super) const LISTED_MESSAGES_MAX: usize = 1_000;
@@ -40,8 +44,9 @@ pub trait ClaimStore: Send + Sync {
     /// a purge, and in a queue that is created again.
     ///
     /// Messages that were already delivered as often as the queue allows become dead letters
-    /// instead. Each dead letter arrives in the dead-letter queue exactly once, even if a process
-    /// crashes in between.
+    /// instead. If all the next ones do, the claim gets those after them, in at most
+    /// [`DEAD_LETTER_STEPS_MAX`] steps, or one if the queue is its own dead-letter queue. Each dead letter
+    /// arrives in the dead-letter queue exactly once, even if a process crashes in between.
     ///
     /// The caller chooses a random id for the claim. After an error, it calls [`Self::withdraw_claim`],
     /// because the claim may exist.

@@ -47,8 +47,8 @@ mod watchers;
 
 pub use admission::{Admission, AdmissionControl, Load, Permit, Weight};
 pub use catalogue::{Catalogue, Epoch, Place, PlacePage, PlacedCreation};
-use claims::LISTED_MESSAGES_MAX;
 pub use claims::{ClaimOutcome, ClaimStore, POP_TERM, PREFERRED_IN_A_ROW_MAX};
+use claims::{DEAD_LETTER_STEPS_MAX, LISTED_MESSAGES_MAX};
 pub use deliveries::{
     ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, DeliveryChange, DeliverySignal, DeliveryStore, FeedState, RetryKey,
 };

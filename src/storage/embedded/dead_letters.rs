@@ -7,7 +7,6 @@
 //! queue, and two queues may be each other's.
 
 use crate::domain::{QueueId, Shard, Taken};
-use crate::storage::Error;
 use crate::storage::embedded::engine::clock::end_s;
 use crate::storage::embedded::rows::located::Found;
 use crate::storage::embedded::rows::queue::{DeadLetters, QueueRow};
@@ -18,6 +17,7 @@ use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::Delivery;
 use crate::storage::moved_messages::{MovedBatch, MovedMessage, queue_named};
 use crate::storage::outbox;
+use crate::storage::{DEAD_LETTER_STEPS_MAX, Error};
 
 /// A number of messages that is larger than the number of waiters in a process.
 const EVERY_WAITER: u64 = 1 << 32;
@@ -45,8 +45,9 @@ impl EmbeddedStore {
 
 impl WriteTransaction<'_> {
     /// Returns the next messages to deliver. Dead letters among them move to the dead-letter queue.
-    /// If all of them are dead letters, waiters are notified, because there may be live messages
-    /// after them. `scripts/shared/dead_letters.lua` has the same rule.
+    /// If all of them are dead letters, those after them are next. When that has happened
+    /// [`DEAD_LETTER_STEPS_MAX`] times, or once in a queue that is its own dead-letter queue, waiters are
+    /// notified instead.
     pub(super) fn next_to_deliver(
         &mut self,
         queue: &QueueId,
@@ -55,21 +56,27 @@ impl WriteTransaction<'_> {
         prefer: &[Shard],
         now_us: u64,
     ) -> Result<Vec<Found>, Error> {
-        let next = self.next_messages(row, limit, prefer, &mut RecordBudget::default())?;
-        let Some(dead_letters) = &row.policy.dead_letters else {
-            self.processed.claimed += next.len() as u64;
-            return Ok(next);
-        };
-        let (dead, live): (Vec<_>, Vec<_>) = next.into_iter().partition(|found| {
-            let delivery = found.located.entry.delivery_state();
-            delivery.count >= dead_letters.count_max && !delivery.is_undelivered
-        });
-        self.move_dead_letters(queue, row.number, dead_letters, &dead, now_us)?;
-        if live.is_empty() && !dead.is_empty() {
-            self.notify(row.number, EVERY_WAITER);
+        for _ in 0..DEAD_LETTER_STEPS_MAX {
+            let next = self.next_messages(row, limit, prefer, &mut RecordBudget::default())?;
+            let (dead, live): (Vec<_>, Vec<_>) = next.into_iter().partition(|found| {
+                let delivery = found.located.entry.delivery_state();
+                let is_worn = |dead_letters: &DeadLetters| delivery.count >= dead_letters.count_max;
+                row.policy.dead_letters.as_ref().is_some_and(is_worn) && !delivery.is_undelivered
+            });
+            if let Some(dead_letters) = &row.policy.dead_letters {
+                self.move_dead_letters(queue, row.number, dead_letters, &dead, now_us)?;
+            }
+            if !live.is_empty() || dead.is_empty() {
+                self.processed.claimed += live.len() as u64;
+                return Ok(live);
+            }
+            // Otherwise it would go on to those that have just moved.
+            if row.policy.dead_letters.as_ref().is_some_and(|dead_letters| dead_letters.target == *queue.name()) {
+                break;
+            }
         }
-        self.processed.claimed += live.len() as u64;
-        Ok(live)
+        self.notify(row.number, EVERY_WAITER);
+        Ok(Vec::new())
     }
 
     /// Moves messages to the dead-letter queue.

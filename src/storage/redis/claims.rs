@@ -10,7 +10,7 @@ use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
 use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
-use crate::storage::{ClaimOutcome, ClaimStore, Error, Processed};
+use crate::storage::{ClaimOutcome, ClaimStore, DEAD_LETTER_STEPS_MAX, Error, Processed};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
@@ -24,14 +24,17 @@ impl ClaimStore for RedisStore {
             Bytes::from(shard_digits::encode_all(&new.preferred_shards)),
             Bytes::copy_from_slice(new.client.as_str().as_bytes()),
         ];
+        let mut step = 0;
         loop {
+            step += 1;
             let (kind, mut reply) = self.connection.take(&CLAIM_CREATE, &QueueKeys::of(queue), &args).await?;
             self.start_forwarding(queue, reply.number()?).await;
             match kind.as_str() {
-                "moved" => {
+                "moved" if reply.number()? > 0 || step == DEAD_LETTER_STEPS_MAX => {
                     self.notify_after_dead_letters(queue);
                     return Ok(Taken::Nothing);
                 }
+                "moved" => continue,
                 "paused" => return Ok(Taken::Paused),
                 "repeated" => {
                     let claim = self.get_claim(queue, id).await.map_err(unknown_if_moved)?;

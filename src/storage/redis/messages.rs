@@ -22,7 +22,8 @@ use crate::domain::{
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
-    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Processed, record,
+    DEAD_LETTER_STEPS_MAX, DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome,
+    PresentedClaim, Processed, record,
 };
 
 /// Number of shards that one script counts.
@@ -135,25 +136,29 @@ impl MessageStore for RedisStore {
     async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.confirmer.note_use(queue);
         let args = [arguments::number(limit as u64), arguments::claim(pop)];
-        let (kind, mut reply) = self.connection.take(&MESSAGE_POP, &QueueKeys::of(queue), &args).await?;
-        self.start_forwarding(queue, reply.number()?).await;
-        match kind.as_str() {
-            "moved" => {
-                self.notify_after_dead_letters(queue);
-                Ok(Taken::Nothing)
-            }
-            "paused" => Ok(Taken::Paused),
-            "popped" => {
-                let popped = read_popped(queue, pop, &mut reply)?;
-                if reply.is_repeated && !popped.is_empty() {
-                    self.repeated_pops().insert(pop);
+        for step in 1.. {
+            let (kind, mut reply) = self.connection.take(&MESSAGE_POP, &QueueKeys::of(queue), &args).await?;
+            self.start_forwarding(queue, reply.number()?).await;
+            match kind.as_str() {
+                "moved" if reply.number()? > 0 || step == DEAD_LETTER_STEPS_MAX => {
+                    self.notify_after_dead_letters(queue);
+                    return Ok(Taken::Nothing);
                 }
-                let count = popped.len() as u64;
-                self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
-                Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
+                "moved" => {}
+                "paused" => return Ok(Taken::Paused),
+                "popped" => {
+                    let popped = read_popped(queue, pop, &mut reply)?;
+                    if reply.is_repeated && !popped.is_empty() {
+                        self.repeated_pops().insert(pop);
+                    }
+                    let count = popped.len() as u64;
+                    self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
+                    return Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) });
+                }
+                kind => return Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
             }
-            kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
         }
+        unreachable!("the last step returns")
     }
 
     fn pops_are_final(&self) -> bool {

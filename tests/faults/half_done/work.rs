@@ -74,8 +74,10 @@ impl QueueContents {
         // A key of the wrong type blocks their arrival.
         let noted = format!("sukkal:{{{PROJECT}/dead}}:received");
         redis.command(&["LPUSH", &noted, "in the way"]);
-        let nothing = api.post(&format!("{CLAIMS}?limit=3"), &json!({})).send().await.unwrap();
-        assert_eq!(nothing.status(), 204);
+        let behind = api.post(&format!("{CLAIMS}?limit=3"), &json!({})).send().await.unwrap();
+        assert_eq!(behind.status(), 201);
+        let released = api.delete(behind.headers()["Location"].to_str().unwrap()).send().await.unwrap();
+        assert_eq!(released.status(), 204);
         assert_eq!(redis.command(&["LLEN", &format!("sukkal:{{{PROJECT}/work}}:outbox")]).as_int(), 3);
         let deleted = api.delete("/v2/queues/dead").send().await.unwrap();
         assert_eq!(deleted.status(), 204);
