@@ -333,7 +333,7 @@ impl Error {
                 (StatusCode::BAD_REQUEST, "Invalid project identification")
             }
             Self::RolesInvalid | Self::TooManyRoles => (StatusCode::BAD_REQUEST, "Invalid header value"),
-            Self::QueueId(InvalidQueueId::Name(kind) | InvalidQueueId::Project(kind)) => match kind {
+            Self::QueueId(invalid) | Self::Broker(Broker::QueueName(invalid)) => match invalid.kind() {
                 QueueKind::Queue => (StatusCode::BAD_REQUEST, "Invalid queue identification"),
                 QueueKind::Topic => (StatusCode::BAD_REQUEST, "Invalid topic identification"),
             },

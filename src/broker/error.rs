@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::domain::metadata::InvalidMetadata;
+use crate::domain::queue_id::InvalidQueueId;
 use crate::domain::sharding::TENANT_CHARS_MAX;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::token_draft::InvalidToken;
@@ -15,6 +16,9 @@ pub enum Error {
     /// A parameter is outside its limits.
     #[error("{0}")]
     Limit(String),
+    /// A new queue cannot have the name.
+    #[error("{0}")]
+    QueueName(#[from] InvalidQueueId),
     /// The delay of a message is not an integer.
     #[error("The value of the \"delay\" field must be a int.")]
     DelayType,

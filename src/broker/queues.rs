@@ -7,7 +7,7 @@ use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::metadata::DEAD_LETTER_QUEUE;
+use crate::domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata};
 use crate::domain::{
     Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, WithWarnings,
 };
@@ -93,7 +93,7 @@ impl Broker {
         self.encryption.check(&Metadata::default(), &metadata)?;
         self.check_dead_letter_queue(caller, &Metadata::default(), &metadata)?;
         let store = access.admit().await?;
-        self.check_queue_quota(caller, &store, &queue).await?;
+        self.check_new_queue(caller, &store, &queue).await?;
         self.check_flavor(&store, queue.project(), &metadata).await.map_err(|error| match error {
             // Zaqar answers so.
             Error::NoFlavor(text) => Error::Limit(text),
@@ -157,11 +157,13 @@ impl Broker {
         .await
     }
 
-    /// Succeeds if the caller may post to the dead-letter queue of new metadata, or if the current
-    /// metadata has the same one.
+    /// Succeeds if new metadata may name its dead-letter queue and the caller may post to that, or if the
+    /// current metadata has the same one.
     fn check_dead_letter_queue(&self, caller: &Caller, current: &Metadata, new: &Metadata) -> Result<(), Error> {
         match new.dead_letter_queue() {
             Some(queue) if current.dead_letter_queue() != Some(queue) => {
+                let name = queue.parse().and_then(|name: QueueName| name.check_new());
+                name.map_err(InvalidMetadata::DeadLetterQueue)?;
                 self.store.authorize_target(caller, DEAD_LETTER_QUEUE)
             }
             _ => Ok(()),
@@ -236,7 +238,7 @@ impl Broker {
     /// it does not exist.
     pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::PauseQueue, &queue)?.admit().await?;
-        self.check_queue_quota(caller, &store, &queue).await?;
+        self.check_new_queue(caller, &store, &queue).await?;
         self.run_to_completion(async move { Ok(store.pause_queue(&queue).await?) }).await
     }
 

@@ -89,6 +89,9 @@ impl Broker {
         if to.as_ref() == Some(queue.name()) {
             return Err(Error::Limit(format!("\"to\" is {}; it must be another queue", queue.name())));
         }
+        if let Some(to) = &to {
+            to.check_new().map_err(|error| Error::Limit(format!("\"to\": {error}")))?;
+        }
         let selection = match (ids, limit) {
             (Some(_), Some(_)) => {
                 return Err(Error::Limit("the body has \"ids\" and \"limit\"; at most one is allowed".to_owned()));

@@ -165,8 +165,12 @@ impl DeliveryOptions {
     ///
     /// # Errors
     ///
-    /// [`InvalidOptions::OwnQueue`] if messages of the queue would come back to it.
+    /// [`InvalidOptions::OwnQueue`] if messages of the queue would come back to it, and
+    /// [`InvalidOptions::Queue`] if a queue that receives messages could not be created.
     pub fn check_for(&self, queue: &QueueName) -> Result<(), InvalidOptions> {
+        for (option, to) in self.targets() {
+            to.check_new().map_err(|reason| InvalidOptions::Queue { option, reason })?;
+        }
         match self.targets().find(|(_, to)| *to == queue) {
             Some((option, _)) => Err(InvalidOptions::OwnQueue(option)),
             None => Ok(()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::queue_id::{QUEUE_NAME_CHARS_MAX, is_plain_name};
+use super::queue_id::{QUEUE_NAME_CHARS_MAX, is_plain_name, is_removed_from_paths};
 use super::{PoolUri, ProjectId};
 
 /// Maximum size of the options of a pool, in bytes of JSON. Processes read the list of all pools as a
@@ -71,9 +71,8 @@ impl FromStr for FlavorName {
     }
 }
 
-/// Many clients remove `.` and `..` from a path.
 fn is_name(text: &str) -> bool {
-    is_plain_name(text) && ![".", ".."].contains(&text)
+    is_plain_name(text) && !is_removed_from_paths(text)
 }
 
 impl PoolName {

@@ -52,9 +52,22 @@ pub enum InvalidQueueId {
     /// The name is empty, too long, or contains other characters.
     #[error("a {} name must have 1 to {QUEUE_NAME_CHARS_MAX} characters of A-Z a-z 0-9 _ - .", .0.noun())]
     Name(QueueKind),
+    /// Clients cannot use the name in a path.
+    #[error("a {} name must not be . or .., because clients remove these from paths", .0.noun())]
+    RemovedFromPaths(QueueKind),
     /// The project id is too long to own a queue of this kind.
     #[error("a project id must have at most {PROJECT_ID_CHARS_MAX} characters")]
     Project(QueueKind),
+}
+
+impl InvalidQueueId {
+    /// Returns the kind of the queue.
+    #[must_use]
+    pub const fn kind(&self) -> QueueKind {
+        match self {
+            Self::Name(kind) | Self::RemovedFromPaths(kind) | Self::Project(kind) => *kind,
+        }
+    }
 }
 
 impl FromStr for QueueName {
@@ -69,6 +82,11 @@ impl FromStr for QueueName {
 pub(super) fn is_plain_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=QUEUE_NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal)
+}
+
+/// Returns whether clients remove the text from a path, so that they cannot address what has this name.
+pub(super) fn is_removed_from_paths(text: &str) -> bool {
+    [".", ".."].contains(&text)
 }
 
 impl QueueKind {
@@ -135,6 +153,18 @@ impl QueueName {
             Some(topic) => Self::of_kind(QueueKind::Topic, topic),
             None => text.parse(),
         }
+    }
+
+    /// Succeeds if a new queue may have the name. Earlier releases have created queues with any name.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidQueueId::RemovedFromPaths`] if clients could not address the queue.
+    pub fn check_new(&self) -> Result<(), InvalidQueueId> {
+        if is_removed_from_paths(self.plain()) {
+            return Err(InvalidQueueId::RemovedFromPaths(self.kind()));
+        }
+        Ok(())
     }
 
     /// Returns the name as clients know it, if it is the name of a topic.

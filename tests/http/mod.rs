@@ -22,6 +22,7 @@ mod dead_letter_origins;
 mod dead_letters;
 mod delayed_messages;
 mod discovery;
+mod dot_names;
 mod encryption;
 mod error_texts;
 mod events;

@@ -139,7 +139,7 @@ impl Broker {
             let messages = self.prepare(client, &queue, metadata, request)?;
             let Some(current) = known else {
                 limits.check_new_queue(&messages, request.trace)?;
-                self.check_queue_quota(caller, &store, &queue).await?;
+                self.check_new_queue(caller, &store, &queue).await?;
                 match required_durability(metadata, request) {
                     Some(level) => store.create_queue_for(&queue, level).await?,
                     None => store.create_queue(&queue, &unset).await?,

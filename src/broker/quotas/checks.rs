@@ -43,17 +43,22 @@ impl Broker {
         }
     }
 
-    /// Checks that the queue exists or that its project may have another one. Queues that are being
-    /// created at the same time are not counted. What the service itself creates is not limited.
-    pub(in crate::broker) async fn check_queue_quota(
+    /// Checks that the queue exists or may be created: that a new queue may have the name, and that its
+    /// project may have another one. Queues that are being created at the same time are not counted. What
+    /// the service itself creates is not limited.
+    pub(in crate::broker) async fn check_new_queue(
         &self,
         caller: &Caller,
         store: &AdmittedStore,
         queue: &QueueId,
     ) -> Result<(), Error> {
-        let Some(max) = self.quotas.limit(queue.project(), Quota::Queues).filter(|_| is_limited(caller)) else {
+        if !is_limited(caller) {
             return Ok(());
-        };
+        }
+        if let Err(invalid) = queue.name().check_new() {
+            return if store.get_queue(queue).await?.is_some() { Ok(()) } else { Err(invalid.into()) };
+        }
+        let Some(max) = self.quotas.limit(queue.project(), Quota::Queues) else { return Ok(()) };
         if store.count_queues(queue.project(), None).await? < max || store.get_queue(queue).await?.is_some() {
             return Ok(());
         }

@@ -65,7 +65,7 @@ impl Broker {
         let all = self.connected.clone();
         let end = SubscriptionEnd { all, queue: queue.clone(), id, expires_at, deleted, _memory: memory };
         let store = access.admit().await?;
-        self.check_queue_quota(caller, &store, queue).await?;
+        self.check_new_queue(caller, &store, queue).await?;
         let created = queue.clone();
         self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
         let mut feed = self.follow(caller, queue.clone(), &from).await?;

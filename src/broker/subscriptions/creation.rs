@@ -59,7 +59,7 @@ impl Broker {
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
         let reached = self.reached_subscriptions(queue.project()).await;
         if reached.is_none() {
-            self.check_queue_quota(caller, &access.admit().await?, &queue).await?;
+            self.check_new_queue(caller, &access.admit().await?, &queue).await?;
         }
         let trust = self.create_trust(caller, &request.user_token, subscriber, &mut options, ttl_s).await?;
         let new = NewSubscription {
