@@ -41,12 +41,14 @@ local FIRST_PART = 5
 -- maximum sum of their sizes.
 -- Then for each message: nonce, poster, size class and ttl (s); if any message has a delay, its
 -- delay (s); if there are tenants, the number of its tenant.
--- At the end, if there is an idempotency key: its name and a digest of the request body.
+-- At the end, if there is an idempotency key: its name, and a digest of the messages. The first byte
+-- of the digest is its version.
 local HEAD = '>I2I4I8I4I2BI8'
 local LIMITS = '>I8I8'
 local HAS_DELAYS = 1
 local HAS_LIMITS = 2
 local NAME_BYTES = 16
+local DIGEST_BYTES = 17
 local SEQUENCE = '>I8'
 local SEQUENCE_BYTES = 8
 local RANKS_POSTED = 'r'
@@ -66,10 +68,17 @@ local must_store_reply = false
 -- Returns the stored outcome of a request with an idempotency key, if there is one.
 local function repeated_outcome(part)
   local kept = part.name and stored_outcome(part.name)
-  if kept and string.sub(kept, 1, #part.digest) ~= part.digest then
+  if not kept then
+    return nil
+  end
+  -- The digest has the bytes that are no whole key, and those of one key. Earlier releases have stored
+  -- digests of another length, with which those of this version cannot be compared.
+  local digest = string.sub(kept, 1, KEY_BYTES + #kept % KEY_BYTES)
+  local is_comparable = #digest == DIGEST_BYTES and string.byte(digest) == string.byte(part.digest)
+  if is_comparable and digest ~= part.digest then
     return OTHER_CONTENT
   end
-  return kept and KEYS_REPEATED .. string.sub(kept, #part.digest + 1)
+  return KEYS_REPEATED .. string.sub(kept, #digest + 1)
 end
 
 -- Returns the outcome of a part whose queue has changed since the request was made, or nil.
@@ -228,7 +237,7 @@ while at <= #ARGV do
   number = number + 1
   part.number = number
   if lifetime_s > 0 then
-    local name_at = #head - 2 * NAME_BYTES + 1
+    local name_at = #head - NAME_BYTES - DIGEST_BYTES + 1
     part.name, part.digest = string.sub(head, name_at, name_at + NAME_BYTES - 1), string.sub(head, name_at + NAME_BYTES)
   end
   by_queue[queue_number] = by_queue[queue_number] or {}

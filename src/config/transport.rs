@@ -50,7 +50,7 @@ options! {
         max_length_client_id: usize = 36 in CHARACTERS,
         /// Whether a request must have a Client-ID. Accepted: "required", or "optional": then a request
         /// without a Client-ID gets a random one of its own. Lists therefore include all messages, as if
-        /// other clients had posted them. A request with an Idempotency-Key still needs a Client-ID. The
+        /// other clients had posted them. A post with an Idempotency-Key still needs a Client-ID. The
         /// default is "required".
         client_id: ClientIdNeed = "required" in Rule::OneOf(&["required", "optional"]);
 

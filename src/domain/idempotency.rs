@@ -8,6 +8,12 @@ use super::ClientId;
 /// Maximum length of an idempotency key, in characters.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
+/// Number of bytes of a digest: its version, and a hash.
+pub const DIGEST_BYTES: usize = 17;
+/// Version of the digests. Earlier ones had 16 bytes and no version. They were hashes of the bytes of the
+/// request, and not of its messages.
+const DIGEST_VERSION: u8 = 2;
+
 /// Recognizes a repeated request: the key that the client has chosen, and a hash of the content. A
 /// key is valid for one queue and one client.
 ///
@@ -26,14 +32,15 @@ pub struct IdempotencyKey {
 pub struct InvalidKey;
 
 impl IdempotencyKey {
-    /// Returns the idempotency key of a request with this content.
+    /// Returns the idempotency key of a request with this content. The key may be in quotes.
     ///
     /// # Errors
     ///
     /// [`InvalidKey`] if the key is empty, too long, or has other characters than visible ASCII.
     pub fn new(key: &[u8], content: &[u8]) -> Result<Self, InvalidKey> {
+        let key = unquoted(key).ok_or(InvalidKey)?;
         let legal = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
-        let key = String::from_utf8(key.to_vec()).ok().filter(|_| legal).ok_or(InvalidKey)?;
+        let key = String::from_utf8(key).ok().filter(|_| legal).ok_or(InvalidKey)?;
         Ok(Self { key, content: Sha256::digest(content).into() })
     }
 
@@ -43,11 +50,28 @@ impl IdempotencyKey {
         hash(&[client.as_str().as_bytes(), self.key.as_bytes()])
     }
 
-    /// Returns a hash that distinguishes the content from any other content under this key of this
-    /// client.
+    /// Returns a digest that distinguishes the content from any other content under this key of this
+    /// client. Digests are compared only if they have the same version.
     #[must_use]
-    pub fn digest(&self, client: &ClientId) -> [u8; 16] {
-        hash(&[client.as_str().as_bytes(), self.key.as_bytes(), &self.content])
+    pub fn digest(&self, client: &ClientId) -> [u8; DIGEST_BYTES] {
+        let mut digest = [DIGEST_VERSION; DIGEST_BYTES];
+        digest[1..].copy_from_slice(&hash(&[client.as_str().as_bytes(), self.key.as_bytes(), &self.content]));
+        digest
+    }
+}
+
+/// Returns the key in a header, which may be a string of a structured field (RFC 9651, section 3.3.3). Such
+/// a string is in quotes, and has a backslash before each quote and backslash. `None` if it does not end.
+fn unquoted(header: &[u8]) -> Option<Vec<u8>> {
+    let Some(quoted) = header.strip_prefix(b"\"") else { return Some(header.to_vec()) };
+    let mut key = Vec::with_capacity(quoted.len());
+    let mut bytes = quoted.iter().copied();
+    loop {
+        match bytes.next()? {
+            b'"' => return bytes.next().is_none().then_some(key),
+            b'\\' => key.push(bytes.next().filter(|byte| b"\"\\".contains(byte))?),
+            byte => key.push(byte),
+        }
     }
 }
 
@@ -78,8 +102,16 @@ mod tests {
         for key in ["a", "\"quoted\"", "8e03978e-40d5-43e8-bc93-6894a57f9324", &"x".repeat(255)] {
             assert!(IdempotencyKey::new(key.as_bytes(), b"").is_ok(), "{key:?}");
         }
-        for key in ["", "a b", "é", "a\n", &"x".repeat(256)] {
+        for key in ["", "a b", "é", "a\n", &"x".repeat(256), "\"", "\"\"", "\"a", "\"a\"b", r#""\a""#, "\"a b\""] {
             assert_eq!(IdempotencyKey::new(key.as_bytes(), b""), Err(InvalidKey), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_quotes_equals_the_key_without_them() {
+        for (quoted, key) in [("\"abc\"", "abc"), (r#""a\"\\b""#, "a\"\\b"), (r#""a;b=\"1\"""#, "a;b=\"1\"")] {
+            let [quoted, plain] = [quoted, key].map(|key| IdempotencyKey::new(key.as_bytes(), b""));
+            assert_eq!(quoted, plain, "{key}");
         }
     }
 }

@@ -86,18 +86,24 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>
 /// Removes equal keys. This is slower than the rest, but objects with equal keys are rare.
 fn without_equal_keys(msgpack: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(msgpack.len());
-    write_distinct(&mut Reader::new(msgpack), &mut bytes).expect("it was just written");
+    write_keys_anew(&mut Reader::new(msgpack), &mut bytes, false).expect("it was just written");
     bytes
 }
 
-/// Writes the next value without equal keys. Each byte is read once, and is copied at most once for each
-/// level, which the parser limits.
-fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
+/// Appends a value that was converted from JSON, with the keys of each object in an order that does not
+/// depend on how they were written.
+pub(crate) fn write_sorted(msgpack: &[u8], bytes: &mut Vec<u8>) {
+    write_keys_anew(&mut Reader::new(msgpack), bytes, true).expect("it was converted from JSON");
+}
+
+/// Writes the next value without equal keys, and with sorted ones if `sorts`. Each byte is read once, and
+/// is copied at most once for each level, which the parser limits.
+fn write_keys_anew(reader: &mut Reader<'_>, bytes: &mut Vec<u8>, sorts: bool) -> Option<()> {
     let all = reader.0;
     match reader.token()? {
         Token::Array(length) => {
             written(encode::write_array_len(bytes, length));
-            (0..length).try_for_each(|_| write_distinct(reader, bytes))
+            (0..length).try_for_each(|_| write_keys_anew(reader, bytes, sorts))
         }
         Token::Object(length) => {
             let start = bytes.len();
@@ -108,7 +114,7 @@ fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
                 let (from, Token::Text(key)) = (bytes.len(), reader.token()?) else { return None };
                 written(encode::write_str_len(bytes, u32::try_from(key.len()).ok()?));
                 bytes.extend_from_slice(key);
-                write_distinct(reader, bytes)?;
+                write_keys_anew(reader, bytes, sorts)?;
                 let index = *indexes.entry(key).or_insert(entries.len());
                 if index == entries.len() {
                     entries.push(from..bytes.len());
@@ -116,7 +122,10 @@ fn write_distinct(reader: &mut Reader<'_>, bytes: &mut Vec<u8>) -> Option<()> {
                 entries[index] = from..bytes.len();
             }
             let distinct = u32::try_from(entries.len()).ok()?;
-            if distinct < length {
+            if sorts {
+                entries.sort_unstable_by(|a, b| bytes[a.clone()].cmp(&bytes[b.clone()]));
+            }
+            if sorts || distinct < length {
                 let mut object = Vec::with_capacity(bytes.len() - start);
                 written(encode::write_map_len(&mut object, distinct));
                 for entry in entries {

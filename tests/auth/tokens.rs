@@ -234,8 +234,7 @@ async fn the_project_and_the_roles_come_from_the_token() {
     let api = serve(all()).await;
     let with = |method, path: &str, token: &str| api.request(method, path).header("X-Auth-Token", token.to_owned());
 
-    let put =
-        |token: &str| with(Method::PUT, "/v2/queues/q", token).header("X-Tenant-Id", "t").header("X-Tenant-Id", "u");
+    let put = |token: &str| with(Method::PUT, "/v2/queues/q", token).header("X-Tenant-Id", "t").header("X-Tenant", "u");
     answered(put("x-mine"), 201).await;
     answered(put("x-mine"), 204).await;
     answered(put("x-other"), 201).await;

@@ -6,7 +6,10 @@
 //! | same ids and `Location`, nothing stored twice | `a_repeated_post_gets_the_first_response` |
 //! | also after the messages were deleted or claimed | `a_repeated_post_does_not_restore_messages` |
 //! | scope: client, queue and project | `a_key_is_scoped_to_client_queue_and_project` |
-//! | another request 422 | `a_key_for_another_request_is_refused` |
+//! | other messages 422 | `a_key_for_another_request_is_refused` |
+//! | the same messages in any form and over any transport | `the_same_messages_may_be_written_in_another_way` |
+//! | posts of an earlier release | `a_post_of_an_earlier_release_can_be_repeated` |
+//! | a key in quotes is the key without them | `a_key_in_quotes_equals_the_key_without_them` |
 //! | 1 to 255 visible ASCII characters, else 400 | `a_malformed_key_is_refused_and_posts_nothing` |
 //! | one key, else 400 | `two_keys_are_refused_and_post_nothing` |
 //! | refused requests are not stored | `a_refused_request_does_not_use_up_its_key` |
@@ -29,6 +32,7 @@ use super::{
 };
 use support::proxy::Proxy;
 use support::redis::RedisServer;
+use support::socket::Socket;
 use support::sukkal::{Api, CLIENT, Sukkal};
 
 const PATH: &str = "/v2/queues/q/messages";
@@ -129,7 +133,7 @@ async fn a_key_is_scoped_to_client_queue_and_project() {
 async fn keys_are_compared_byte_for_byte() {
     let api = new_project();
     let long = "x".repeat(255);
-    let keys = ["k", "K", "\"k\"", "k,k", "k;v=1", "!", "~", "%20", "../q", "{q}", &Uuid::new_v4().to_string(), &long];
+    let keys = ["k", "K", "k\"", "k,k", "k;v=1", "!", "~", "%20", "../q", "{q}", &Uuid::new_v4().to_string(), &long];
 
     let mut seen = Vec::new();
     for key in keys {
@@ -155,6 +159,10 @@ async fn a_key_for_another_request_is_refused() {
         json!({"messages": [{"body": "b"}, {"body": "a", "ttl": 300}]}),
         json!({"messages": [{"body": "a", "ttl": 301}, {"body": "b"}]}),
         json!({"messages": [{"body": "a", "ttl": 300}, {"body": "c"}]}),
+        json!({"messages": [{"body": "a", "ttl": 300}, {"body": "b", "ttl": 300}]}),
+        json!({"messages": [{"body": "a", "ttl": 300}, {"body": "b", "delay": 0}]}),
+        json!({"messages": [{"body": "a", "ttl": 300}, {"body": "b", "tenant": "b"}]}),
+        json!({"messages": [{"body": "a", "ttl": 300}, {"body": ["b"]}]}),
     ] {
         let description = refused(post(&api, "k", &other), 422, "Idempotency key reused").await;
         assert!(description.contains("own"), "{description}");
@@ -165,10 +173,69 @@ async fn a_key_for_another_request_is_refused() {
 }
 
 #[tokio::test]
+async fn the_same_messages_may_be_written_in_another_way() {
+    const WRITTEN: [&str; 3] = [
+        r#"{"messages":[{"ttl":300,"body":{"a":[1,{"c":"x","d":null}],"b":1.5}},{"body":"b"}]}"#,
+        r#" { "messages" : [ {"body": {"b": 15e-1, "a": [1, {"d": null, "c": "\u0078"}]}, "ttl": 300, "other": 1},
+            {"body": "b"}], "more": true } "#,
+        r#"{"messages":[{"body":{"a":[1,{"c":"x","d":null}],"b":0,"b":1.5},"ttl":300},{"body":"b","body":"b"}]}"#,
+    ];
+    let api = new_project();
+
+    let mut seen = Vec::new();
+    for text in WRITTEN {
+        let request = api.request(Method::POST, PATH).header("Idempotency-Key", "k");
+        let posted = answered(request.header("Content-Type", "application/json").body(text), 201).await;
+        seen.push(ids(&posted.json()));
+    }
+    for (is_binary, text) in [(false, WRITTEN[0]), (true, WRITTEN[1])] {
+        let mut body: Value = serde_json::from_str(text).unwrap();
+        body["queue_name"] = "q".into();
+        let mut socket = Socket::open(&api.server.sukkal.url("/v2/websocket"), &api.id).await.of_kind(is_binary);
+        let headers = json!({"Client-ID": CLIENT, "X-Project-ID": api.id, "Idempotency-Key": "\"k\""});
+        let (status, reply) = socket.ask_with("message_post", body, headers).await;
+        assert_eq!(status, 201, "{reply}");
+        seen.push(reply["message_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect());
+    }
+
+    assert_eq!(seen, vec![seen[0].clone(); 5]);
+    assert_eq!(api.stats("q").await["total"], 2);
+    let other = WRITTEN[0].replace("[1,", "[1.0,");
+    let request = api.request(Method::POST, PATH).header("Idempotency-Key", "k").body(other);
+    refused(request, 422, "Idempotency key reused").await;
+}
+
+#[tokio::test]
+async fn a_key_in_quotes_equals_the_key_without_them() {
+    let api = new_project();
+
+    let first = posted(&api, "order-4711").await;
+    assert_eq!(posted(&api, "\"order-4711\"").await, first);
+    let escaped = posted(&api, r#""a\"b""#).await;
+    assert_eq!(posted(&api, r#"a"b"#).await, escaped);
+
+    assert_eq!(api.stats("q").await["total"], 4);
+}
+
+/// It has stored a digest of 16 bytes, of the request as it was written.
+#[tokio::test]
+async fn a_post_of_an_earlier_release_can_be_repeated() {
+    let api = new_project();
+    let first = posted(&api, "k").await;
+    let of_earlier_release = "local stored = redis.call('HGETALL', KEYS[1])
+        return redis.call('HSET', KEYS[1], stored[1], string.rep('d', 16) .. string.sub(stored[2], 18))";
+    let outcomes = format!("sukkal:{{{}/q}}:idempotency", api.id);
+    api.server.redis.command(&["EVAL", of_earlier_release, "1", &outcomes]);
+
+    assert_eq!(posted(&api, "k").await, first);
+    assert_eq!(api.stats("q").await["total"], 2);
+}
+
+#[tokio::test]
 async fn a_malformed_key_is_refused_and_posts_nothing() {
     let api = new_project();
 
-    for key in ["", " ", "a b", "a\tb", &"x".repeat(256), &"x".repeat(5000)] {
+    for key in ["", " ", "a b", "a\tb", "\"a", "\"\"", "\"a\";v=1", &"x".repeat(256), &"x".repeat(5000)] {
         let description = refused(post(&api, key, &batch()), 400, INVALID_REQUEST).await;
         assert!(description.contains("1 to 255"), "{description}");
     }

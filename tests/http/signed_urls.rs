@@ -15,6 +15,7 @@ use support::waiting::block_until;
 
 pub(super) const SECRET: &str = "a secret of these tests";
 pub(super) const EXPIRES: &str = "2099-01-01T00:00:00";
+const AMBIGUOUS: &str = "Ambiguous identification";
 const MESSAGES: &str = "/v2/queues/q/messages";
 pub(super) const NOT_SIGNED: &str = "The URL-Signature does not allow this request.";
 
@@ -302,13 +303,13 @@ async fn a_request_with_a_changed_header_is_404() {
 }
 
 #[tokio::test]
-async fn a_request_with_a_repeated_header_is_404() {
+async fn a_request_with_a_repeated_header_is_refused() {
     let project = signing_project();
     let good = sign(MESSAGES, "GET", &project.id, EXPIRES);
 
     for (name, value) in &good.headers()[..4] {
         for second in [*value, "", "/v2/queues/other/messages"] {
-            refused(good.get(&project, MESSAGES).header(*name, second), 404, NO_ROUTE).await;
+            refused(good.get(&project, MESSAGES).header(*name, second), 400, AMBIGUOUS).await;
         }
     }
     let victim = signing_project();
@@ -316,13 +317,13 @@ async fn a_request_with_a_repeated_header_is_404() {
     for name in ["X-Project-ID", "X-Tenant-Id", "X-Tenant"] {
         let second = good.get(&project, MESSAGES).header(name, &victim.id);
         if name == "X-Project-ID" {
-            refused(second, 404, NO_ROUTE).await;
+            refused(second, 400, AMBIGUOUS).await;
         } else {
             assert_eq!(answered(second, 200).await.json()["messages"], json!([]), "{name}");
         }
         let first = project.bare(Method::GET, MESSAGES).header("Client-ID", CLIENT).header("X-Project-ID", &victim.id);
         let both = good.headers().iter().fold(first, |request, (name, value)| request.header(*name, *value));
-        refused(both, 404, NO_ROUTE).await;
+        refused(both, 400, AMBIGUOUS).await;
     }
 }
 

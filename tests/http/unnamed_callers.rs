@@ -68,6 +68,10 @@ async fn a_request_without_a_client_id_is_a_client_of_its_own() {
     refused(bare(Method::GET, MESSAGES).header("Client-ID", ""), 400, "Wrong UUID value").await;
     let keyed = || bare(Method::POST, MESSAGES).json(&message).header("Idempotency-Key", "once");
     refused(keyed(), 400, "Missing header value").await;
+    // The header has no meaning elsewhere.
+    for key in ["once", "a malformed key"] {
+        answered(bare(Method::GET, MESSAGES).header("Idempotency-Key", key), 200).await;
+    }
     let first = answered(keyed().header("Client-ID", CLIENT), 201).await.text;
     assert_eq!(answered(keyed().header("Client-ID", CLIENT), 201).await.text, first);
 }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::prefers_events;
 use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
-use super::middleware::identity::{IDEMPOTENCY_KEY, single_header};
+use super::middleware::identity::{CLIENT_ID, IDEMPOTENCY_KEY};
 use super::middleware::outage::Outage;
 use super::route::{Route, path_of, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
@@ -26,7 +26,7 @@ use crate::api::wire::view::View;
 use crate::api::wire::{body, links, since, trace_context};
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::broker::messages::{Listed, MessageQuery, PostRequest, Posted};
+use crate::broker::messages::{Draft, Listed, MessageQuery, PostRequest, Posted, content_of};
 use crate::broker::undelivered::Undelivered;
 use crate::domain::durability::InvalidDurability;
 use crate::domain::{Durability, IdempotencyKey, QueueId, QueueKind, Scope, Taken, WithWarnings};
@@ -76,11 +76,10 @@ async fn post(
     if announced.is_none() {
         broker.count_posted_bytes(queue.project(), body.len() as u64);
     }
-    let key = single_header(&parts.headers, &IDEMPOTENCY_KEY, "Idempotency-Key")?;
-    let idempotency = key.map(|key| IdempotencyKey::new(key.as_bytes(), &body)).transpose()?;
     let trace = trace_context::of(&parts.headers);
     let durability = durability_of(&parts.headers)?;
     let (drafts, bytes) = (messages::parse_drafts(&body)?, body.len() as u64);
+    let idempotency = idempotency_of(&parts.headers, &drafts)?;
     let request = PostRequest { drafts, bytes, idempotency, trace, durability };
     let WithWarnings { value: Posted { ids, durability }, warnings } =
         broker.post_messages(&caller, queue.clone(), request).await?;
@@ -91,6 +90,16 @@ async fn post(
         [(DURABILITY.clone(), value)]
     });
     Ok((StatusCode::CREATED, location, reached, Warnings(warnings), posted).into_response())
+}
+
+/// Returns the idempotency key of a post with these messages, if it has one.
+pub(super) fn idempotency_of(headers: &HeaderMap, drafts: &[Draft]) -> Result<Option<IdempotencyKey>, Error> {
+    let Some(key) = headers.get(&IDEMPOTENCY_KEY) else { return Ok(None) };
+    // The key would be that of a client which no other request has.
+    if !headers.contains_key(&CLIENT_ID) {
+        return Err(Error::KeyWithoutClient);
+    }
+    Ok(Some(IdempotencyKey::new(key.as_bytes(), &content_of(drafts))?))
 }
 
 /// Returns the durability that a request requires in its header, which is a list.

@@ -313,7 +313,7 @@ impl FrameRequest {
         messages::drafts_of(self.body.0.as_ref().unwrap_or(&Bytes::from_static(EMPTY_OBJECT)))
     }
 
-    /// Returns the `MessagePack` of the body, by which a repetition of the request is recognized.
+    /// Returns the `MessagePack` of the body.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.body.or_empty()

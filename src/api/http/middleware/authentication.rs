@@ -10,7 +10,6 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::audit;
-use super::identity::single_header;
 use super::own_host;
 use super::signature::Carrier;
 use crate::api::Error;
@@ -54,7 +53,7 @@ async fn prove(
     settings: &Settings,
 ) -> Result<Proof, Error> {
     let authenticator = &settings.authenticator;
-    let tokens = if authenticator.verifies_tokens() { Tokens::of(headers)? } else { Tokens::default() };
+    let tokens = if authenticator.verifies_tokens() { Tokens::of(headers) } else { Tokens::default() };
     let sender = match (tokens, signature) {
         (Tokens { auth_token: None, bearer: None, .. }, None) => plain_sender(authenticator, peer),
         (Tokens { auth_token: None, bearer: None, .. }, Some(signature)) => {
@@ -89,7 +88,7 @@ async fn identify(authenticator: &Authenticator, token: Token<'_>) -> Result<Sen
 
 /// Returns the token of a request that has passed the checks, if it has one.
 pub(in crate::api::http) fn presented_token(headers: &HeaderMap, authenticator: &Authenticator) -> Option<OwnedToken> {
-    let tokens = Tokens::of(headers).ok().filter(|_| authenticator.verifies_tokens())?;
+    let tokens = Some(Tokens::of(headers)).filter(|_| authenticator.verifies_tokens())?;
     let of_auth_token = |token| Token::of_auth_token(token).with_service_token(tokens.service_token);
     tokens.auth_token.map(of_auth_token).or_else(|| tokens.bearer.map(Token::of_bearer))?.to_owned()
 }
@@ -115,11 +114,10 @@ struct Tokens<'r> {
 }
 
 impl<'r> Tokens<'r> {
-    fn of(headers: &'r HeaderMap) -> Result<Self, Error> {
-        let auth_token = single_header(headers, &AUTH_TOKEN, "X-Auth-Token")?.map(HeaderValue::as_bytes);
-        let authorization = single_header(headers, &AUTHORIZATION, "Authorization")?.map(HeaderValue::as_bytes);
-        let service_token = single_header(headers, &SERVICE_TOKEN, "X-Service-Token")?.map(HeaderValue::as_bytes);
-        Ok(Self { auth_token, bearer: authorization.and_then(bearer_token), service_token })
+    fn of(headers: &'r HeaderMap) -> Self {
+        let value = |name| headers.get(name).map(HeaderValue::as_bytes);
+        let bearer = value(AUTHORIZATION).and_then(bearer_token);
+        Self { auth_token: value(AUTH_TOKEN), bearer, service_token: value(SERVICE_TOKEN) }
     }
 }
 

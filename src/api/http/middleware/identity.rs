@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName};
 
 use super::own_host;
 use crate::api::Error;
@@ -59,7 +59,7 @@ pub(super) fn caller(
             // The query is that of the client, whatever the proxy allows it.
             let missing = Error::ProjectMissing { query_counts: false };
             let (project, warning) = project(headers, None)?.ok_or(missing)?;
-            let (subject, roles) = (proxy_subject(headers, &proxy)?, roles(headers)?);
+            let (subject, roles) = (proxy_subject(headers, &proxy), roles(headers)?);
             let identity = Some(stated_identity(subject, &project, &roles));
             Ok((Client { project, id, roles, identity }, warning))
         }
@@ -75,7 +75,7 @@ pub(super) fn caller(
 
 /// Returns the roles in the headers.
 fn roles(headers: &HeaderMap) -> Result<Vec<String>, Error> {
-    let Some(roles) = single_header(headers, &ROLES, "X-Roles")? else { return Ok(Vec::new()) };
+    let Some(roles) = headers.get(&ROLES) else { return Ok(Vec::new()) };
     // A rule may refuse a role, so none of them may be ignored.
     let roles = str::from_utf8(roles.as_bytes()).map_err(|_| Error::RolesInvalid)?;
     if roles.len() > ROLES_BYTES_MAX || roles.split(',').count() > ROLES_MAX {
@@ -90,15 +90,15 @@ fn stated_identity(subject: String, project: &ProjectId, roles: &[String]) -> Ar
 }
 
 /// Returns the user that a proxy names, or the proxy by its certificate or its address.
-fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> Result<String, Error> {
-    let user = single_header(headers, &USER_ID, "X-User-Id")?.filter(|user| !user.is_empty());
-    Ok(match user {
+fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> String {
+    let user = headers.get(&USER_ID).filter(|user| !user.is_empty());
+    match user {
         Some(user) => String::from_utf8_lossy(user.as_bytes()).into_owned(),
         None => match proxy.subject() {
             Some(certificate) => format!("a client of the proxy {certificate}"),
             None => format!("a client of the proxy {}", proxy.address),
         },
-    })
+    }
 }
 
 /// Returns the project of a request: the one that the headers name, else the one that the query
@@ -126,7 +126,7 @@ pub(in crate::api::http) fn project(
 fn project_of_headers(headers: &HeaderMap) -> Result<Option<(ProjectId, Option<Warning>)>, Error> {
     let (mut used, mut differ) = (None, false);
     for (name, spelling) in PROJECT_ID.iter().zip(PROJECT_ID_SPELLING) {
-        if let Some(project) = single_header(headers, name, spelling)? {
+        if let Some(project) = headers.get(name) {
             let (_, first) = used.get_or_insert((spelling, project));
             differ |= *first != project;
         }
@@ -149,7 +149,7 @@ fn client(
     let rule = &settings.client_id;
     let parse = |client: &str| rule.parse(client).filter(|_| !client.contains(char::is_control));
     let invalid = |carrier| move || Error::ClientIdInvalid { carrier, accepted: rule.clone() };
-    if let Some(client) = single_header(headers, &CLIENT_ID, "Client-ID")? {
+    if let Some(client) = headers.get(&CLIENT_ID) {
         let client = str::from_utf8(client.as_bytes()).ok();
         return client.and_then(parse).ok_or_else(invalid("The header Client-ID"));
     }
@@ -159,10 +159,6 @@ fn client(
     }
     if !settings.client_id_is_optional || !may_be_unnamed() {
         return Err(Error::ClientIdMissing { query_counts: query.is_some() });
-    }
-    // The key would be that of a client which no other request has.
-    if headers.contains_key(&IDEMPOTENCY_KEY) {
-        return Err(Error::KeyWithoutClient);
     }
     Ok(ClientId::random())
 }
@@ -182,22 +178,9 @@ fn parameter<'q>(
     }
 }
 
-/// Returns the value of a header that may occur once.
-///
-/// A repeated header is refused. A proxy may append its own value to that of its client, and the
-/// proxy and Sukkal could then identify different callers.
-pub(in crate::api::http) fn single_header<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-    spelling: &'static str,
-) -> Result<Option<&'a HeaderValue>, Error> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next();
-    if values.next().is_some() { Err(Error::RepeatedHeader(spelling)) } else { Ok(value) }
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
     use std::time::Duration;
 
     use super::*;

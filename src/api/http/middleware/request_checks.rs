@@ -33,6 +33,30 @@ const HEADER_FRAME_BYTES: usize = 4;
 /// Number of segments in the longest path of the API.
 const SEGMENTS_MAX: usize = 7;
 
+/// The headers that the service reads and that have one value, as error messages spell them.
+///
+/// A repeated one is refused. A proxy may append its own value to that of its client, and the proxy and
+/// Sukkal could then see different clients, keys or contents. `Host` has an error of its own.
+const SINGLE_HEADERS: [&str; 17] = [
+    "Authorization",
+    "Client-ID",
+    "Content-Type",
+    "Idempotency-Key",
+    "Last-Event-ID",
+    "Origin",
+    "URL-Expires",
+    "URL-Methods",
+    "URL-Paths",
+    "URL-Signature",
+    "X-Auth-Token",
+    "X-Project-ID",
+    "X-Roles",
+    "X-Service-Token",
+    "X-Tenant",
+    "X-Tenant-Id",
+    "X-User-Id",
+];
+
 /// What a route requires of a request, besides a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::api::http) enum Requirement {
@@ -182,7 +206,8 @@ pub(in crate::api::http) fn decode_segment(segment: &str) -> Cow<'_, str> {
     percent_decode_str(segment).decode_utf8_lossy()
 }
 
-/// Checks the size of the URL and the headers, and the `Host` header.
+/// Checks the size of the URL and the headers, the `Host` header, and that no header with one value is
+/// repeated.
 pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
     if url_bytes > URL_BYTES_MAX {
@@ -201,6 +226,13 @@ pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     let names_host = matches!(request.version(), Version::HTTP_11 | Version::HTTP_2);
     if names_host && request.headers().get_all(header::HOST).iter().count() != 1 {
         return Err(Error::Host);
+    }
+    let headers = request.headers();
+    if headers.len() > headers.keys_len() {
+        let is_repeated = |name: &&str| headers.get_all(*name).iter().nth(1).is_some();
+        if let Some(repeated) = SINGLE_HEADERS.into_iter().find(is_repeated) {
+            return Err(Error::RepeatedHeader(repeated));
+        }
     }
     Ok(())
 }

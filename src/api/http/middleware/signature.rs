@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method};
 use time::OffsetDateTime;
 
-use super::identity::{self, single_header};
+use super::identity;
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, SIGNATURE_PARAMETER};
@@ -46,13 +46,10 @@ impl Carrier {
     }
 
     /// Returns a part that is present exactly once. Of two values it is unknown which one was
-    /// signed.
+    /// signed. Repeated headers have been refused before.
     fn part<'r>(self, request: &'r Request, Part(header, parameter): &'static Part) -> Option<Cow<'r, str>> {
         match self {
-            Self::Headers => {
-                let value = single_header(request.headers(), header, header.as_str()).ok()??;
-                value.to_str().ok().map(Cow::Borrowed)
-            }
+            Self::Headers => request.headers().get(header)?.to_str().ok().map(Cow::Borrowed),
             Self::Query => query::only(request.uri().query()?, parameter).ok()?,
         }
     }

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes};
 use redb::ReadableTable;
 
 use crate::domain::client::Poster;
+use crate::domain::idempotency::DIGEST_BYTES;
 use crate::domain::message::Nonce;
 use crate::domain::{Durability, QueueId, QueueLimits, Quota, Revision, ShardAssignment};
 use crate::storage::embedded::engine::clock::{self, end_s};
@@ -42,12 +43,12 @@ struct NewMessage {
 
 struct Idempotency {
     name: [u8; 16],
-    digest: [u8; 16],
+    digest: [u8; DIGEST_BYTES],
     kept_s: u32,
 }
 
-/// Position of the digest in a stored outcome, after the time until which it is kept.
-const DIGEST: std::ops::Range<usize> = 8..24;
+/// Number of bytes before the digest in a stored outcome: the time until which it is kept.
+const TIME_BYTES: usize = 8;
 
 pub(crate) async fn post_messages(
     store: &EmbeddedStore,
@@ -180,15 +181,21 @@ impl WriteTransaction<'_> {
         if kept_until(kept) <= Some(clock::now_us()) {
             return Ok(None);
         }
-        if kept.get(DIGEST) != Some(&idempotency.digest) {
+        let kept = kept.get(TIME_BYTES..).unwrap_or_default();
+        // The digest has the bytes that are no whole key, and those of one key.
+        let Some((digest, keys)) = kept.split_at_checked(KEY_BYTES + kept.len() % KEY_BYTES) else {
+            return Err(Error::Corrupt("the outcome of a post is too short".to_owned()));
+        };
+        let is_comparable = digest.len() == DIGEST_BYTES && digest[0] == idempotency.digest[0];
+        if is_comparable && digest != idempotency.digest {
             return Ok(Some(PostOutcome::KeyReused));
         }
-        posted(queue, kept[DIGEST.end..].as_chunks::<KEY_BYTES>().0).map(Some)
+        posted(queue, keys.as_chunks::<KEY_BYTES>().0).map(Some)
     }
 
     fn store_outcome(&mut self, number: u64, idempotency: &Idempotency, keys: &[Key]) -> Result<(), Error> {
         let end_us = clock::now_us() + u64::from(idempotency.kept_s) * 1_000_000;
-        let mut value = Vec::with_capacity(DIGEST.end + KEY_BYTES * keys.len());
+        let mut value = Vec::with_capacity(TIME_BYTES + DIGEST_BYTES + KEY_BYTES * keys.len());
         value.put_u64(end_us);
         value.extend_from_slice(&idempotency.digest);
         value.extend(keys.iter().flatten());

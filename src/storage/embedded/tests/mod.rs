@@ -15,6 +15,7 @@ use crate::storage::{ClaimStore, MessageStore, Post, QueueStore};
 mod check;
 mod due_changes;
 mod list;
+mod outcomes;
 mod read_ahead;
 mod shards;
 mod writer;

@@ -6,6 +6,7 @@ use ahash::HashMap;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::domain::idempotency::DIGEST_BYTES;
 use crate::domain::message::Nonce;
 use crate::domain::quotas::QUOTA_MAX;
 use crate::domain::{ProjectId, QueueId, QueueLimits, Quota, Shard, ShardAssignment};
@@ -62,7 +63,7 @@ pub(super) struct Request {
 /// The fields of an idempotency key that the script needs.
 pub(super) struct Idempotency {
     name: [u8; 16],
-    digest: [u8; 16],
+    digest: [u8; DIGEST_BYTES],
     kept_s: u32,
 }
 
@@ -179,7 +180,7 @@ pub(super) fn encode_head(part: &[Request], queue: u16) -> Bytes {
     let count = u32::try_from(count).expect("a request has fewer messages");
     let Request { last_known_revision, idempotency, has_delays, tenants, limits, .. } = &part[0];
     let tenants = u16::try_from(tenants.len()).expect("a request has fewer tenants");
-    let mut head = Vec::with_capacity(77 + part.iter().map(|request| request.message_fields.len()).sum::<usize>());
+    let mut head = Vec::with_capacity(78 + part.iter().map(|request| request.message_fields.len()).sum::<usize>());
     head.extend(queue.to_be_bytes());
     head.extend(count.to_be_bytes());
     head.extend(last_known_revision.to_be_bytes());

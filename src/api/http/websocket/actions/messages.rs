@@ -8,8 +8,7 @@ use serde_json::json;
 use super::{MESSAGE, MESSAGES};
 use crate::api::Error;
 use crate::api::http::extract::LastSegment;
-use crate::api::http::messages::{count_to_pop, durability_of};
-use crate::api::http::middleware::identity::IDEMPOTENCY_KEY;
+use crate::api::http::messages::{count_to_pop, durability_of, idempotency_of};
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Text};
 use crate::api::wire::messages::{self, BareMessageDocument, ListDocument};
@@ -18,7 +17,7 @@ use crate::api::wire::view::View;
 use crate::auth::Caller;
 use crate::broker::messages::{Delay, MessageQuery, PostRequest};
 use crate::broker::{self, Broker};
-use crate::domain::{IdempotencyKey, QueueId, Scope, Taken};
+use crate::domain::{QueueId, Scope, Taken};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -65,13 +64,12 @@ async fn post(
     let bytes_max = broker.limits().max_messages_post_size;
     broker.count_announced_bytes(queue.project(), bytes.min(bytes_max))?;
     request.check_size(bytes_max)?;
-    let key = headers.get(&IDEMPOTENCY_KEY);
-    let idempotency = key.map(|key| IdempotencyKey::new(key.as_bytes(), request.body())).transpose()?;
     let (trace, durability) = (trace_context::of(&headers), durability_of(&headers)?);
     let mut drafts = request.drafts()?;
     for draft in &mut drafts {
         draft.delay = Delay::Unset;
     }
+    let idempotency = idempotency_of(&headers, &drafts)?;
     let post = PostRequest { drafts, bytes, idempotency, trace, durability };
     let posted = broker.post_messages(&caller, queue, post).await?.value;
     let ids: Vec<String> = posted.ids.iter().map(ToString::to_string).collect();
