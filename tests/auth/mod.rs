@@ -23,8 +23,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use support::sukkal::Sukkal;
 
-const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
-const TRUSTED_PROXIES: &str = "SUKKAL_AUTH__TRUSTED_PROXIES";
+pub(crate) const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
+pub(crate) const TRUSTED_PROXIES: &str = "SUKKAL_AUTH__TRUSTED_PROXIES";
 const SECRET_KEY: &str = "SUKKAL_SIGNED_URL__SECRET_KEY";
 const UNAUTHORIZED: &str = "Unauthorized";
 const FORBIDDEN: &str = "Not authorized";

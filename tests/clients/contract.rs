@@ -172,21 +172,21 @@ fn response_headers(part: &Value) -> BTreeSet<String> {
 }
 
 /// A path with a method, and the statuses of its responses.
-pub(super) struct Operation {
+pub(crate) struct Operation {
     /// `GET /v2/queues`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// `200`, `404`, …
     pub(super) statuses: Vec<String>,
 }
 
 /// Returns `openapi.yaml` as a tree.
-pub(super) fn contract() -> Value {
+pub(crate) fn contract() -> Value {
     let text = std::fs::read_to_string(PATH).expect("openapi.yaml can be read");
     serde_saphyr::from_str(&text).expect("openapi.yaml is YAML")
 }
 
 /// Returns all operations of the contract.
-pub(super) fn operations(contract: &Value) -> Vec<Operation> {
+pub(crate) fn operations(contract: &Value) -> Vec<Operation> {
     let paths = contract["paths"].as_object().expect("the contract has paths");
     let methods = |(path, item): (&String, &Value)| {
         let item = item.as_object().expect("a path has methods").clone();

@@ -3,7 +3,7 @@
 
 mod browser;
 mod checksum;
-mod contract;
+pub(crate) mod contract;
 mod cross_origin;
 mod examples;
 mod generated;

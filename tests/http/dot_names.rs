@@ -51,7 +51,7 @@ async fn no_request_creates_a_queue_that_clients_cannot_address() {
             let mut body = fields;
             body["queue_name"] = name.into();
             let (status, body) = socket.ask(action, body).await;
-            assert_eq!((status, body["error"].as_str()), (400, Some(&*reason("queue", ""))), "{action}");
+            assert_eq!((status, body["exception"].as_str()), (400, Some(&*reason("queue", ""))), "{action}");
         }
     }
     assert_eq!(api.snapshot().await, json!([]));

@@ -29,6 +29,7 @@ mod events;
 mod fair_queues;
 mod fences;
 mod flavors;
+mod head;
 mod headers;
 mod idempotency;
 mod json_rules;

@@ -139,6 +139,7 @@ async fn list(
         since: query.last("since").map(since::parse).transpose()?,
         limit: query.integer("limit")?,
         wait_s: query.integer("wait")?,
+        is_immediate: request.method() == Method::HEAD,
         echo: echo.unwrap_or(false),
         scope: Scope { claimed: include_claimed == Some(true), delayed: include_delayed == Some(true) },
         order: order.map(messages::parse_order).transpose()?.unwrap_or_default(),

@@ -21,6 +21,8 @@ pub struct MessageQuery {
     pub since: Option<Since>,
     /// Number of seconds to wait for a message if there is none.
     pub wait_s: Option<i64>,
+    /// Whether the query does not wait, whatever it names.
+    pub is_immediate: bool,
     /// Maximum number of messages; `None` for the service's default.
     pub limit: Option<i64>,
     /// Whether the caller's own messages are listed too.
@@ -130,7 +132,7 @@ impl Broker {
         let own = caller.as_client().map(|client| client.id.clone());
         let &MessageQuery { order, scope, with_states, .. } = query;
         let listing = Listing { after, order, limit, not_from: own.filter(|_| !query.echo), scope, with_states };
-        let page = if wait.is_zero() {
+        let page = if wait.is_zero() || query.is_immediate {
             let page = store.list_messages(queue, &listing).await?;
             drop(store);
             page

@@ -1,6 +1,5 @@
 //! Describes in the `503` response which operation failed because the store was unavailable.
 
-use axum::http::Method;
 use axum::response::Response;
 
 use crate::api::error::StoreFailure;
@@ -31,13 +30,9 @@ impl From<&'static str> for Outage {
 }
 
 impl Outage {
-    /// Returns the sentence for a request, if there is one.
-    ///
-    /// The router passes HEAD requests to the handler of GET, whose sentence does not apply to
-    /// them.
-    pub(super) fn description(self, method: &Method, query: Option<&str>) -> Option<&'static str> {
+    /// Returns the sentence for a request with this query, if there is one.
+    pub(super) fn description(self, query: Option<&str>) -> Option<&'static str> {
         match self {
-            _ if method == Method::HEAD => None,
             Self::StoreState => None,
             Self::Sentence(sentence) => Some(sentence),
             Self::Parameter { name, present, absent } => {

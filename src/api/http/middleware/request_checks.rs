@@ -185,7 +185,7 @@ fn holder(url: &SignedUrl) -> Identity {
 /// Returns whether a request reads the messages of a queue.
 fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
     matches!(segments, [_v2, plural, _name, part] if QueueKind::of_plural(plural).is_some() && part == "messages")
-        && method == Method::GET
+        && [Method::GET, Method::HEAD].contains(method)
 }
 
 /// Checks a request against [`Requirement::Public`].

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONNECTION};
+use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 
@@ -61,9 +61,11 @@ async fn handle<T, H: Handler<T, Service>>(
     wrapped: WithMiddleware<H>,
 ) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let is_head = request.method() == Method::HEAD;
     let origins = service.settings.cors_origins.as_ref();
     let sharing = origins.map(|origins| Sharing::of(request.headers(), origins));
     if let Some(connection) = &connection
+        && !is_head
         && may_wait(request.uri().query())
     {
         connection.begin_wait();
@@ -103,7 +105,7 @@ async fn handle<T, H: Handler<T, Service>>(
     if service.stopping.is_cancelled() {
         connection.close_after_response();
     }
-    let is_stream = response.body().size_hint().exact().is_none();
+    let is_stream = !is_head && response.body().size_hint().exact().is_none();
     if connection.begin_response(is_stream) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -124,7 +126,7 @@ async fn call<T, H: Handler<T, Service>>(
     }
     match requirement {
         Requirement::Caller => {
-            let description = outage.description(request.method(), request.uri().query());
+            let description = outage.description(request.uri().query());
             let response = request_checks::check_and_call(request, body, service, handler).await.into_response();
             Ok(outage::describe(response, description))
         }

@@ -10,11 +10,13 @@ mod connections;
 pub(super) mod delivery;
 mod http2;
 mod limits;
+mod no_body;
 mod tls;
 mod unknown_turns;
 pub(super) mod unsent;
 pub(super) mod watched;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::iter;
@@ -24,6 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
+use futures::FutureExt;
+use futures::future::Map;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -42,6 +47,7 @@ use self::connection::{Connection, Protocol};
 use self::connections::Connections;
 use self::http2::Http2;
 pub use self::limits::ServerLimits;
+use self::no_body::without_length_of_nothing;
 use self::tls::Accepted;
 pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 use self::unknown_turns::UnknownTurns;
@@ -249,9 +255,9 @@ struct ConnectionService {
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
-    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
-    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Map<<TowerToHyperService<Router> as Service<Request<Incoming>>>::Future, AsSent>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.connection.begin_request();
@@ -259,9 +265,12 @@ impl Service<Request<Incoming>> for ConnectionService {
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        self.service.call(request)
+        self.service.call(request).map(|response| response.map(without_length_of_nothing))
     }
 }
+
+/// Returns a response as it is sent.
+type AsSent = fn(Result<Response, Infallible>) -> Result<Response, Infallible>;
 
 /// Sets the options of a new connection. Responses are complete when they are written, so Nagle's
 /// algorithm would only delay them. A client that does not read its response for `timeout` is

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::header::CONTENT_LENGTH;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response};
 use h2::Reason;
 use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
@@ -33,6 +32,7 @@ use super::client_stream::ClientStream;
 use super::connection::Connection;
 use super::delivery::PendingDeliveries;
 use super::limits::ServerLimits;
+use super::no_body::without_length_of_nothing;
 use super::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
@@ -179,7 +179,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let response = self.unknown_turns.serve(self.connection.clone(), self.router.clone().call(request));
         Box::pin(async move {
             let response = response.await.unwrap_or_else(|error: Infallible| match error {});
-            Ok(outgoing(response, deliveries, in_progress))
+            Ok(outgoing(without_length_of_nothing(response), deliveries, in_progress))
         })
     }
 }
@@ -191,13 +191,10 @@ impl RequestService {
 }
 
 fn outgoing(
-    mut response: Response<Body>,
+    response: Response<Body>,
     deliveries: PendingDeliveries,
     in_progress: Arc<InProgress>,
 ) -> Response<OutgoingBody> {
-    if response.status() == StatusCode::NO_CONTENT {
-        response.headers_mut().remove(CONTENT_LENGTH);
-    }
     let is_event_stream = response.body().size_hint().exact().is_none();
     response.map(|body| OutgoingBody::new(body, deliveries, in_progress, is_event_stream))
 }
