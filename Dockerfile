@@ -24,7 +24,7 @@ USER 999:999
 # By default, messages are stored in a file in this folder. Set SUKKAL_STORE to use Redis. Sukkal does not
 # start before SUKKAL_AUTH__STRATEGIES says who may use it: see docs/security.md. It is not ready for 5 seconds
 # before it stops, so that load balancers notice.
-ENV SUKKAL_BIND=0.0.0.0:8888 SUKKAL_STORE=embedded:/var/lib/sukkal SUKKAL_DRAIN_DELAY=5
+ENV SUKKAL_BIND=:8888 SUKKAL_STORE=embedded:/var/lib/sukkal SUKKAL_DRAIN_DELAY=5
 VOLUME /var/lib/sukkal
 EXPOSE 8888
 HEALTHCHECK --interval=5s --timeout=5s --retries=3 CMD ["sukkal", "ready"]

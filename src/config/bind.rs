@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
+use crate::domain::HostAndPort;
+use crate::domain::host_and_port::{host_of, port_of};
 use crate::options::Rule;
 
 /// The host of an address that consists of a port only.
@@ -39,12 +41,9 @@ impl FromStr for Bind {
         let (host, port) = match text.rsplit_once(':') {
             Some(("", port)) => (None, port),
             Some((host, port)) => (Some(host_of(host).ok_or(InvalidBind)?), port),
-            None => (Some(DEFAULT_HOST), text),
+            None => (Some(DEFAULT_HOST.to_owned()), text),
         };
-        // `parse` alone would accept a sign.
-        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-        let port = port.parse().ok().filter(|_| is_number).ok_or(InvalidBind)?;
-        Ok(Self { host: host.map(str::to_owned), port })
+        Ok(Self { host, port: port_of(port).ok_or(InvalidBind)? })
     }
 }
 
@@ -52,16 +51,6 @@ impl FromStr for Bind {
 pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bind>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
-}
-
-/// Returns the host without the brackets of an IPv6 address, or `None` if it is not a host.
-fn host_of(text: &str) -> Option<&str> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    match bare {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok().then_some(address),
-        None => text.chars().all(is_legal).then_some(text),
-    }
 }
 
 impl TryFrom<String> for Bind {
@@ -74,10 +63,8 @@ impl TryFrom<String> for Bind {
 
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.as_deref() {
-            Some(host) if host.contains(':') => write!(f, "[{host}]:{}", self.port),
-            host => write!(f, "{}:{}", host.unwrap_or_default(), self.port),
-        }
+        let (host, port) = (self.host.clone().unwrap_or_default(), self.port);
+        HostAndPort { host, port }.fmt(f)
     }
 }
 

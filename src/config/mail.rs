@@ -81,7 +81,9 @@ mod tests {
         let warned = warnings("mail.example.com", "none");
         assert!(warned.len() == 1 && warned[0].starts_with("mail.encryption is \"none\""), "{warned:?}");
         assert!(!warned[0].contains("hush"));
-        for (host, encryption) in [("localhost", "none"), ("127.0.0.1", "none"), ("mail.example.com", "starttls")] {
+        for (host, encryption) in
+            [("localhost", "none"), ("127.0.0.1", "none"), ("[::1]", "none"), ("mail.example.com", "starttls")]
+        {
             assert_eq!(warnings(host, encryption), [""; 0]);
         }
     }

@@ -1,9 +1,12 @@
 //! The options of mail: `[mail]`.
 
+use std::net::Ipv6Addr;
+
 use lettre::message::Mailbox;
 use serde::{Deserialize, Deserializer};
 
 use super::Secret;
+use super::host_and_port::host_of;
 use super::mail_address::{AddressPattern, parse_address};
 use super::mail_rules::MailRules;
 use crate::options::{Rule, options};
@@ -44,6 +47,7 @@ options! {
 
         /// SMTP server to which Sukkal sends the mails. Accepted: a name or an IP address, or empty. The
         /// default is empty: no mail is sent, and a mailto subscriber is refused.
+        #[serde(deserialize_with = "optional_host")]
         pub host: String = "" in OPTIONAL_HOST,
         /// Port of the server. Accepted: 0 to 65535. The default is 0: 587 with "starttls", 465 with "tls", and
         /// 25 with "none".
@@ -139,8 +143,16 @@ impl MailConfig {
 
 /// Returns whether a text is the name or the address of a host.
 fn is_host(text: &str) -> bool {
-    let is_name = text.chars().all(|character| character.is_ascii_alphanumeric() || "-._".contains(character));
-    is_name || text.parse::<std::net::IpAddr>().is_ok()
+    host(text).is_some()
+}
+
+/// Returns a host. An IPv6 address may have brackets, which it needs where a port follows.
+fn host(text: &str) -> Option<String> {
+    host_of(text).or_else(|| text.parse::<Ipv6Addr>().ok().map(|address| address.to_string()))
+}
+
+fn optional_host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|text| host(&text).unwrap_or(text))
 }
 
 /// Parses a sender: a mail address, or a name with an address in angle brackets.

@@ -9,14 +9,18 @@ use std::str::FromStr;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+use super::HostAndPort;
+
 /// Maximum length of a URI, in characters.
 pub const POOL_URI_CHARS_MAX: usize = 255;
 
 /// Stands for a user and a password where a URI is shown, and for a query.
 const MASK: &str = "***";
 const SCHEMES: [&str; 6] = ["redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel"];
-const PORT: &str = "6379";
-const SENTINEL_PORT: &str = "26379";
+/// The port of Redis if a URI names none.
+pub const PORT: u16 = 6_379;
+/// The port of a Sentinel if a URI names none.
+pub const SENTINEL_PORT: u16 = 26_379;
 
 /// The URI of a pool. It is shown without its user, its password and its query, and its memory is
 /// overwritten when it is dropped.
@@ -33,7 +37,7 @@ pub enum InvalidPoolUri {
     /// The text is too long.
     #[error("the uri of a pool must have at most {POOL_URI_CHARS_MAX} characters")]
     Length,
-    /// It has spaces or a fragment, a query where none is possible, or no host.
+    /// It has spaces or a fragment, a query where none is possible, or a host that is none.
     #[error(
         "the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379; \
          only redis-sentinel:// may have a query, after the name of the master"
@@ -64,7 +68,8 @@ impl FromStr for PoolUri {
         let Parts { scheme, hosts, query, .. } = uri.parts();
         let question_marks = usize::from(query.is_some() && scheme.ends_with("-sentinel"));
         let is_refused = |char: char| char.is_whitespace() || char.is_control() || char == '#';
-        if text.contains(is_refused) || text.matches('?').count() != question_marks || hosts.is_empty() {
+        let has_hosts = HostAndPort::parse_list(hosts, PORT).is_some();
+        if text.contains(is_refused) || text.matches('?').count() != question_marks || !has_hosts {
             return Err(InvalidPoolUri::Form);
         }
         Ok(uri)
@@ -127,14 +132,7 @@ impl PoolUri {
         let store = |uri: &Self| {
             let Parts { scheme, hosts, path, .. } = uri.parts();
             let default = if scheme.ends_with("-sentinel") { SENTINEL_PORT } else { PORT };
-            let with_port = |text: &str| {
-                let (host, port) = match text.rsplit_once(':') {
-                    Some((host, port)) if !port.ends_with(']') => (host, port.trim_start_matches('0')),
-                    _ => (text, default),
-                };
-                format!("{}:{port}", host.to_lowercase())
-            };
-            let mut hosts: Vec<_> = hosts.split(',').map(with_port).collect();
+            let mut hosts = HostAndPort::parse_list(&hosts.to_lowercase(), default).unwrap_or_default();
             hosts.sort();
             let is_number = path.bytes().all(|byte| byte.is_ascii_digit());
             let database = match path.trim_start_matches('0') {
@@ -239,6 +237,8 @@ mod tests {
             ("redis-sentinel://h/m?sentinel_password=a?b", InvalidPoolUri::Form),
             ("redis-sentinel://h/m?sentinel_password=a@b", InvalidPoolUri::Form),
             ("redis://h 1", InvalidPoolUri::Form),
+            ("redis://::1", InvalidPoolUri::Form),
+            ("redis-cluster://[::1],h:p", InvalidPoolUri::Form),
             (&format!("redis://{}", "h".repeat(248)), InvalidPoolUri::Length),
         ] {
             assert_eq!(text.parse::<PoolUri>(), Err(expected), "{text}");
@@ -269,6 +269,8 @@ mod tests {
             ("redis://[::1]", "redis://[::1]:6379"),
             ("redis://h:06379/00", "redis://h"),
             ("redis://h:6379/01", "redis://h/1"),
+            ("redis-cluster://[::1],[::2]:1,a", "redis-cluster://A:6379,[0::2]:1,[0:0::1]:6379"),
+            ("redis-sentinel://[::1],[::2]/m", "redis-sentinel://[::2]:26379,[::1]:26379/m"),
             ("redis-cluster://a:1,b:2", "redis-cluster://u:p@b:2,a:1"),
             ("redis-sentinel://a/m", "redis-sentinel://a:26379/m"),
         ] {

@@ -1,6 +1,7 @@
 //! Faults: Redis down, full or silent, clients that disconnect, and processes that are told to
 //! stop.
 
+mod addresses;
 mod cluster;
 mod cuts;
 mod disconnected_waiters;

@@ -1,14 +1,16 @@
 //! Store URIs: `redis://`, `rediss://`, `redis-cluster://h1:p,h2:p`,
 //! `redis-sentinel://h1:p,h2:p/MASTER?sentinel_password=PASSWORD`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use fred::types::config::{Config, TlsConnector};
+use fred::types::config::{Config, Server, ServerConfig, TlsConnector};
 use percent_encoding::percent_decode_str;
 
 use super::tls::{TlsError, TlsFiles};
-use crate::domain::PoolUri;
+use crate::domain::pool_uri::{PORT, SENTINEL_PORT};
+use crate::domain::{HostAndPort, PoolUri};
 
 /// The address of a Redis server, cluster or Sentinel group. Displayed without its passwords.
 #[derive(Clone)]
@@ -115,8 +117,7 @@ impl FromStr for RedisUri {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = |reason| InvalidUri { reason };
         let (address, query) = split_query(text);
-        let (url, uses_tls) = as_fred_url(address).map_err(invalid)?;
-        let mut config = Config::from_url(&url).map_err(|_| invalid(MALFORMED))?;
+        let (mut config, uses_tls) = config_of(address).map_err(invalid)?;
         // A store that is unreachable at the start is waited for, like one that becomes unreachable
         // later.
         config.fail_fast = false;
@@ -161,41 +162,58 @@ fn read_credentials(query: &str) -> Result<Credentials, &'static str> {
     Ok(Credentials { username, password })
 }
 
-/// Converts an address without a query for `fred`, which takes further hosts and the Sentinel's
-/// master as query parameters. The URL is one without TLS, because `fred` would load certificates for
-/// it. Also returns whether the address asks for TLS.
-fn as_fred_url(text: &str) -> Result<(String, bool), &'static str> {
+/// Returns the configuration for an address without a query, and whether the address asks for TLS.
+fn config_of(text: &str) -> Result<(Config, bool), &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or("it does not begin with redis://")?;
-    let (scheme, uses_tls) = match scheme.strip_prefix("rediss") {
-        Some(kind) => (format!("redis{kind}"), true),
-        None => (scheme.to_owned(), false),
-    };
-    let address = rest;
+    let uses_tls = scheme.starts_with("rediss");
+    let scheme = if uses_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
     let (credentials, rest) = match rest.rsplit_once('@') {
         Some((credentials, _)) if credentials.contains(['/', '#', '?']) => return Err(MALFORMED),
-        Some((credentials, rest)) => (format!("{credentials}@"), rest),
-        None => (String::new(), rest),
+        Some((credentials, rest)) => (credentials, rest),
+        None => ("", rest),
     };
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut hosts = hosts.split(',');
-    let first = hosts.next().filter(|host| !host.is_empty()).ok_or("it has no host")?;
-    let mut query: Vec<String> = hosts.map(|host| format!("node={host}")).collect();
-    match scheme.as_str() {
-        "redis" if query.is_empty() => return Ok((format!("{scheme}://{address}"), uses_tls)),
-        "redis" => return Err("several hosts need redis-cluster:// or redis-sentinel://"),
-        "redis-cluster" if path.is_empty() => {}
-        "redis-cluster" => return Err("a cluster has no databases"),
-        "redis-sentinel" if path.is_empty() => {
-            return Err("the master's name is missing after the hosts");
+    if hosts.is_empty() {
+        return Err("it has no host");
+    }
+    let default_port = if scheme == "redis-sentinel" { SENTINEL_PORT } else { PORT };
+    let hosts = HostAndPort::parse_list(hosts, default_port).ok_or(MALFORMED)?;
+    let mut hosts: Vec<_> = hosts.into_iter().map(|HostAndPort { host, port }| (host, port)).collect();
+    let mut database = None;
+    let server = match (scheme.as_str(), hosts.len()) {
+        ("redis", 1) => {
+            database = if path.is_empty() { None } else { Some(path.parse().map_err(|_| MALFORMED)?) };
+            let (host, port) = hosts.remove(0);
+            ServerConfig::new_centralized(host, port)
         }
-        "redis-sentinel" => query.push(format!("sentinelServiceName={path}")),
+        ("redis", _) => return Err("several hosts need redis-cluster:// or redis-sentinel://"),
+        ("redis-cluster", _) if path.is_empty() => ServerConfig::new_clustered(hosts),
+        ("redis-cluster", _) => return Err("a cluster has no databases"),
+        ("redis-sentinel", _) if path.is_empty() => return Err("the master's name is missing after the hosts"),
+        ("redis-sentinel", _) => ServerConfig::new_sentinel(hosts, decoded(path)?),
         _ => {
             return Err(
                 "its scheme must be redis, redis-cluster or redis-sentinel, or for TLS rediss, rediss-cluster or rediss-sentinel",
             );
         }
+    };
+    let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    let given = |text| Ok::<_, &'static str>(Some(decoded(text)?).filter(|text| !text.is_empty()));
+    let (username, password) = (given(username)?, given(password)?);
+    Ok((Config { server, username, password, database, ..Config::default() }, uses_tls))
+}
+
+/// Returns a part of a URI without percent-encoding.
+fn decoded(text: &str) -> Result<String, &'static str> {
+    if text.contains('#') {
+        return Err(MALFORMED);
     }
-    Ok((format!("{scheme}://{credentials}{first}?{}", query.join("&")), uses_tls))
+    percent_decode_str(text).decode_utf8().map(Cow::into_owned).map_err(|_| MALFORMED)
+}
+
+/// Returns the address of a server as texts show it.
+pub(super) fn shown(Server { host, port, .. }: &Server) -> String {
+    HostAndPort { host: host.to_string(), port: *port }.to_string()
 }
 
 /// Returns a valid address in the form in which it may be displayed.
@@ -235,17 +253,51 @@ mod tests {
     }
 
     #[test]
-    fn further_hosts_become_query_parameters() {
-        for (text, url) in [
-            ("redis://h:6379/3", "redis://h:6379/3"),
-            ("redis-cluster://u:p@h1:1,h2:2,h3:3", "redis-cluster://u:p@h1:1?node=h2:2&node=h3:3"),
-            ("redis-sentinel://h1:1,h2:2/main", "redis-sentinel://h1:1?node=h2:2&sentinelServiceName=main"),
+    fn an_address_has_hosts_of_both_families() {
+        for (text, hosts, expected) in [
+            ("redis://h", "h:6379", ServerConfig::new_centralized("h", 6_379)),
+            ("redis://[::1]", "[::1]:6379", ServerConfig::new_centralized("::1", 6_379)),
+            ("redis://[::1]:1/3", "[::1]:1", ServerConfig::new_centralized("::1", 1)),
+            ("redis-cluster://u:p@[::1]:1", "[::1]:1", ServerConfig::new_clustered(vec![("::1", 1)])),
+            (
+                "redis-cluster://[::1]:1,[::2]",
+                "[::1]:1, [::2]:6379",
+                ServerConfig::new_clustered(vec![("::1", 1), ("::2", 6_379)]),
+            ),
+            (
+                "redis-cluster://h1,[0:0::2]:2,1.2.3.4:3",
+                "h1:6379, [::2]:2, 1.2.3.4:3",
+                ServerConfig::new_clustered(vec![("h1", 6_379), ("::2", 2), ("1.2.3.4", 3)]),
+            ),
+            (
+                "redis-sentinel://[::1],h2,[::3]:3/my%20main",
+                "[::1]:26379, h2:26379, [::3]:3",
+                ServerConfig::new_sentinel(vec![("::1", 26_379), ("h2", 26_379), ("::3", 3)], "my main"),
+            ),
         ] {
-            assert_eq!(as_fred_url(text), Ok((url.to_owned(), false)));
-            assert!(text.parse::<RedisUri>().is_ok(), "{text}");
-            let with_tls = text.replacen("redis", "rediss", 1);
-            assert_eq!(as_fred_url(&with_tls), Ok((url.to_owned(), true)));
-            assert!(with_tls.parse::<RedisUri>().is_ok(), "{with_tls}");
+            for (text, with_tls) in [(text.to_owned(), false), (text.replacen("redis", "rediss", 1), true)] {
+                let (config, uses_tls) = config_of(&text).unwrap();
+                assert_eq!((&config.server, uses_tls), (&expected, with_tls), "{text}");
+                assert_eq!(config.server.hosts().iter().map(shown).collect::<Vec<_>>().join(", "), hosts);
+                let pool: PoolUri = text.parse().unwrap();
+                assert_eq!(RedisUri::of_pool(&pool, &TlsFiles::default()).unwrap().config.server, expected, "{text}");
+            }
+        }
+        assert_eq!(config_of("redis://h/3").unwrap().0.database, Some(3));
+    }
+
+    #[test]
+    fn credentials_are_decoded() {
+        for (credentials, username, password) in [
+            ("", None, None),
+            ("u@", Some("u"), None),
+            (":p@", None, Some("p")),
+            ("u:@", Some("u"), None),
+            ("u%40h:p%3A%2F%23%3f%25é@", Some("u@h"), Some("p:/#?%é")),
+            ("u:p:q+r@s@", Some("u"), Some("p:q+r@s")),
+        ] {
+            let (config, _) = config_of(&format!("redis://{credentials}h")).unwrap();
+            assert_eq!((config.username.as_deref(), config.password.as_deref()), (username, password), "{credentials}");
         }
     }
 
@@ -285,6 +337,16 @@ mod tests {
             "redis-sentinel://h:1/main?master=main",
             "redis-sentinel://h:1/main?sentinel_username=u",
             "redis-sentinel://h:1/main?sentinel_password=%ff",
+            "redis://::1",
+            "redis://[::1",
+            "redis://[h]",
+            "redis://h:p",
+            "redis://h/x",
+            "redis://h/1/",
+            "redis-cluster://[::1],",
+            "redis-cluster://[::1]:1,::2:2",
+            "redis-sentinel://h,[::1]1/main",
+            "redis://u:%ff@h",
         ] {
             assert!(text.parse::<RedisUri>().is_err(), "{text}");
         }

@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 
 use super::failure::is_redis_reply;
 use crate::storage::redis::tls;
+use crate::storage::redis::uri::shown;
 
 /// The health of one server.
 pub(super) struct Health {
@@ -60,7 +61,7 @@ enum Availability {
 
 impl Health {
     pub(super) fn new(config: &Config, clients: Vec<Client>) -> Self {
-        let address = config.server.hosts().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let address = config.server.hosts().iter().map(shown).collect::<Vec<_>>().join(", ");
         Self { address, uses_tls: config.uses_tls(), clients, is_logged: true, state: Mutex::default() }
     }
 

@@ -17,6 +17,7 @@ use tracing::info;
 use super::cluster_slots::{SlotRange, read_ranges};
 use super::{LOOKUP_CONNECT_TIMEOUT, Servers};
 use crate::storage::redis::connection::pool::PooledConnection;
+use crate::storage::redis::uri::shown;
 
 /// Time between two regular reads of the slot map.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3);
@@ -73,7 +74,7 @@ impl Servers {
         let seeds = self.0.config.server.hosts().into_iter().map(async |address| {
             let connection = PooledConnection::open(&self.config_of(&address));
             let connected = connection.wait_for_connection(LOOKUP_CONNECT_TIMEOUT).await;
-            connected.map_err(|reason| format!("{address}: {reason}"))?;
+            connected.map_err(|reason| format!("{}: {reason}", shown(&address)))?;
             fetch_ranges(&connection, &address).await
         });
         select_ok(seeds.map(Box::pin)).await.map(|(ranges, _others)| ranges)
@@ -84,11 +85,12 @@ impl Servers {
 async fn fetch_ranges(connection: &PooledConnection, address: &Address) -> Result<Vec<SlotRange>, String> {
     let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
     let request = |client: Client| async move { client.custom(command, vec![Value::from("SLOTS")]).await };
+    let name = shown(address);
     let reply = connection.attempt(request).await.map_err(|error| match error.details() {
         message if message.contains("cluster support disabled") => {
-            format!("{address} is not part of a cluster ({message}); for a single server use redis://")
+            format!("{name} is not part of a cluster ({message}); for a single server use redis://")
         }
-        message => format!("{address}: {message}"),
+        message => format!("{name}: {message}"),
     })?;
-    read_ranges(reply, &address.host).ok_or_else(|| format!("{address}: no slot ranges in the reply to CLUSTER SLOTS"))
+    read_ranges(reply, &address.host).ok_or_else(|| format!("{name}: no slot ranges in the reply to CLUSTER SLOTS"))
 }

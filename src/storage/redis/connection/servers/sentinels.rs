@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::{LOOKUP_CONNECT_TIMEOUT, Servers};
 use crate::storage::redis::connection::pool::PooledConnection;
-use crate::storage::redis::uri::Credentials;
+use crate::storage::redis::uri::{Credentials, shown};
 
 /// Time between two questions to a Sentinel.
 const QUERY_INTERVAL: Duration = Duration::from_millis(250);
@@ -61,7 +61,7 @@ impl Servers {
         for address in sentinels {
             let Credentials { username, password } = credentials.clone();
             let config = Config { username, password, database: None, ..self.config_of(address) };
-            self.spawn(self.clone().follow_sentinel(address.to_string(), config, group.clone()));
+            self.spawn(self.clone().follow_sentinel(shown(address), config, group.clone()));
         }
     }
 
@@ -85,7 +85,12 @@ impl Servers {
         if replaces(state.master.as_ref(), &answer, is_lost) {
             *self.lookup_failure() = None;
             if self.use_only(answer.address.clone()) {
-                info!(master = %answer.address, epoch = answer.epoch, sentinel, "the Sentinels name a new master");
+                info!(
+                    master = shown(&answer.address),
+                    epoch = answer.epoch,
+                    sentinel,
+                    "the Sentinels name a new master"
+                );
             }
             state.master = Some(answer);
         }
