@@ -23,3 +23,4 @@ pub mod request_id;
 pub mod service_manager;
 pub mod storage;
 pub mod telemetry;
+pub mod text;

@@ -4,6 +4,7 @@
 
 mod auth;
 mod blocking;
+mod byte_order_marks;
 mod cli;
 mod clients;
 mod conformance;

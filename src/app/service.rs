@@ -1,6 +1,5 @@
 //! Creates the service over a store: its broker, its strategies of authentication, and its push.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use crate::push::{self, Push};
 use crate::storage::redis::RedisPools;
 use crate::storage::{Driver, StoreUri};
 use crate::telemetry::Tracer;
+use crate::text;
 
 /// Creates the service over a store, as configured.
 pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {
@@ -122,7 +122,7 @@ fn admin_token(config: &Config) -> Result<Option<Token>, Error> {
         (Some(token), _) => Zeroizing::new(token.to_owned()),
         (None, Some(file)) => {
             let unreadable = |error| Error::AdminToken(format!("cannot read {file}: {error}"));
-            Zeroizing::new(fs::read_to_string(file).map_err(unreadable)?)
+            text::read(file).map_err(unreadable)?
         }
         (None, None) => return Ok(None),
     };
@@ -166,8 +166,8 @@ fn mail_config(config: &Config) -> Result<MailConfig, Error> {
     if file.is_empty() || mail.rules().is_none() {
         return Ok(mail);
     }
-    let text = fs::read_to_string(file).map_err(|error| Error::MailPassword(format!("cannot read {file}: {error}")))?;
-    mail.password = Secret::new(Zeroizing::new(text).trim());
+    let text = text::read(file).map_err(|error| Error::MailPassword(format!("cannot read {file}: {error}")))?;
+    mail.password = Secret::new(text.trim());
     Ok(mail)
 }
 

@@ -8,6 +8,7 @@ use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Error;
+use crate::text;
 
 /// An option in a file.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl fmt::Display for Position {
 /// Reads a file. A table that is not a section is the value of an option.
 pub(super) fn read(path: &Path, is_section: impl Fn(&str) -> bool) -> Result<Vec<Entry>, Error> {
     let unreadable = |error: std::io::Error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() };
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let text = text::read(path).map_err(unreadable)?;
     let file = File { path: path.display().to_string(), text: &text };
     let table = DeTable::parse(&text).map_err(|error| file.malformed(&error))?;
     let mut entries = Vec::new();

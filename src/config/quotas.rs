@@ -8,6 +8,7 @@ use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::quotas::QUOTA_MAX;
 use crate::domain::{Limits, ProjectId, Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
 use crate::options::{Rule, options};
+use crate::text;
 
 const QUOTA: Rule = Rule::Integer(0, QUOTA_MAX, "");
 /// The path of a file with the quotas of projects, or an empty text.
@@ -108,7 +109,7 @@ fn read(path: &str) -> Result<HashMap<ProjectId, QuotaOverrides>, String> {
     if path.is_empty() {
         return Ok(HashMap::default());
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("the file cannot be read: {error}"))?;
+    let text = text::read(path).map_err(|error| format!("the file cannot be read: {error}"))?;
     let tables: Table = text.parse().map_err(|error: toml::de::Error| {
         format!("the file is not valid TOML: {}", error.message().trim().replace('\n', " "))
     })?;

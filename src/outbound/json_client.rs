@@ -18,6 +18,7 @@ use tokio_rustls::rustls::RootCertStore;
 use tracing::warn;
 
 use super::{root_cause, tls_config, trusted_certificates};
+use crate::text::without_mark;
 
 /// Maximum time to connect.
 const CONNECT_DURATION_MAX: Duration = Duration::from_secs(5);
@@ -128,7 +129,7 @@ impl Answer {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         // The error of the parser would show values, which may be personal.
         let not_json = |error: serde_json::Error| Failure::NotJson { line: error.line(), column: error.column() };
-        serde_json::from_slice(&self.body).map_err(not_json)
+        serde_json::from_slice(without_mark(&self.body)).map_err(not_json)
     }
 }
 

@@ -178,7 +178,9 @@ async fn a_patch_is_an_array() {
         let description = refused(request, 400, INVALID_BODY).await;
         assert_eq!(description, "PATCH body could not be empty for update.");
     }
-    for body in ["{}", r#"{"op": "add", "path": "/metadata/k", "value": 2}"#, "null", "5", "[", "\u{feff}[]", "\0"] {
+    for body in
+        ["{}", r#"{"op": "add", "path": "/metadata/k", "value": 2}"#, "null", "5", "[", "\u{feff}\u{feff}[]", "\0"]
+    {
         refused(patch().body(body), 400, INVALID_BODY).await;
     }
     assert_eq!(api.snapshot().await, before);

@@ -206,6 +206,18 @@ fn the_image_gets_every_file_that_the_program_is_built_from() {
     }
 }
 
+/// It drops byte order marks. Files of the kernel and of the service itself have none.
+#[test]
+fn texts_are_read_by_one_reader() {
+    const OWN: [&str; 4] = ["src/text.rs", "src/metrics/process.rs", "src/storage/embedded", "src/audit"];
+    for (path, text) in files("src", ".rs") {
+        let is_own = OWN.iter().any(|own| path.to_string_lossy().contains(own));
+        for call in ["fs::read(", "fs::read_to_string(", "io::read_to_string(", "from_pem_file(", "pem_file_iter("] {
+            assert!(is_own || !text.contains(call), "{} uses {call}", path.display());
+        }
+    }
+}
+
 #[test]
 fn nothing_is_skipped() {
     for (path, text) in sources() {

@@ -72,7 +72,8 @@ fn between_30_and_70_percent_of_generated_posts_are_valid() {
 
 #[test]
 fn malformed_documents_are_refused_as_through_a_tree() {
-    for text in ["", " ", "null", "5", "\"x\"", "{}{}", "[] []", "{} x", "[]]", "\u{feff}{}", "{}\0", " {}\n", " []\t"]
+    for text in
+        ["", " ", "null", "5", "\"x\"", "{}{}", "[] []", "{} x", "[]]", "\u{feff}\u{feff}{}", "{}\0", " {}\n", " []\t"]
     {
         check(text.as_bytes()).unwrap();
         check(format!("{{\"messages\": [{{\"body\": 1}}]}}{text}").as_bytes()).unwrap();

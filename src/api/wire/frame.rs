@@ -380,7 +380,7 @@ mod tests {
             Kind::Binary => vec![0x91; 1000],
         };
         for (kind, payload) in [
-            (Kind::Text, b"\xef\xbb\xbf{}".to_vec()),
+            (Kind::Text, b"\xef\xbb\xbf\xef\xbb\xbf{}".to_vec()),
             (Kind::Text, b"{}{}".to_vec()),
             (Kind::Text, br#"{"a": 9223372036854775808}"#.to_vec()),
             (Kind::Text, nested(Kind::Text)),

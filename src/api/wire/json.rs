@@ -8,6 +8,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use crate::api::Error;
 use crate::domain::msgpack::{self, Converted, Reader, Token};
 use crate::domain::{self, Body};
+use crate::text::without_mark;
 
 /// Minimum number of digits of an integer that does not fit into 64 signed bits.
 const OVERSIZED_DIGITS_MIN: usize = 19;
@@ -44,8 +45,9 @@ pub fn parse_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     if is_document { Ok(msgpack) } else { Err(invalid(bytes, None)) }
 }
 
-/// Parses any value into its `MessagePack`.
+/// Parses any value into its `MessagePack`. A byte order mark before it has no meaning.
 pub(super) fn parse_value_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let bytes = without_mark(bytes);
     let is_oversized = |suspected: bool| suspected && has_oversized_integer(bytes);
     match msgpack::from_json(bytes) {
         Ok(Converted { msgpack, may_have_oversized_integers }) if !is_oversized(may_have_oversized_integers) => {

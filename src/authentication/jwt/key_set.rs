@@ -118,7 +118,8 @@ impl Key {
             None => None,
             Some(name) => Some(JwtAlgorithm::named(name)?),
         };
-        let bytes = |text: &Option<String>| URL_SAFE_NO_PAD.decode(text.as_deref()?).ok();
+        // RFC 7515 has no padding, but some issuers write it.
+        let bytes = |text: &Option<String>| URL_SAFE_NO_PAD.decode(text.as_deref()?.trim_end_matches('=')).ok();
         let number = |text: &Option<String>| {
             let bytes = bytes(text)?;
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
@@ -214,6 +215,13 @@ mod tests {
         let (_, rest) = token.split_once('.').unwrap();
         let header = json!({ "alg": "ES256", "kid": id }).to_string();
         format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header))
+    }
+
+    #[test]
+    fn numbers_of_a_key_may_have_padding() {
+        let padded = json!({ "kty": "OKP", "crv": "Ed25519", "x": format!("{}=", vectors::EDDSA_X) });
+
+        assert_eq!(verify(&json!([padded]), vectors::EDDSA), Verdict::Valid);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::auth::AuthenticationError;
 use crate::authentication::outage::Outage;
 use crate::broker::cached::Cached;
 use crate::outbound::json_client::{ANSWER_DURATION_MAX, Failure, JsonClient};
+use crate::text;
 
 /// Age at which keys are fetched again, so that removed keys are not accepted for long.
 const REFRESH_AGE: Duration = Duration::from_secs(300);
@@ -220,9 +221,8 @@ impl Source {
 }
 
 fn read(path: &PathBuf) -> Result<KeySet, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    file.map_err(|error| error.to_string())?;
+    let file = File::open(path).and_then(|file| text::bytes_of(file.take(FILE_BYTES_MAX + 1)));
+    let bytes = file.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
     }
@@ -230,4 +230,21 @@ fn read(path: &PathBuf) -> Result<KeySet, String> {
         format!("the file is not a JSON Web Key Set (line {}, column {})", error.line(), error.column())
     })?;
     document.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::vectors;
+    use super::*;
+
+    #[test]
+    fn a_file_of_keys_may_begin_with_a_byte_order_mark() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let keys = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": vectors::EDDSA_X }] });
+        std::fs::write(file.path(), format!("\u{feff}{keys}")).unwrap();
+
+        assert!(read(&file.path().to_owned()).is_ok());
+    }
 }

@@ -14,6 +14,7 @@ use super::flags::Flags;
 use super::http::check_url;
 use super::output::Output;
 use super::table::{Align, Table};
+use crate::text;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
@@ -93,9 +94,9 @@ fn context(add: &Add, flags: &Flags) -> Result<Context, Error> {
             Some(token.line())
         }
         None if add.credentials_stdin => {
-            let lines = io::read_to_string(io::stdin()).map_err(Error::input)?;
+            let lines = text::text_of(io::stdin()).map_err(Error::input)?;
             Credentials::parse(&lines, "stdin")?;
-            Some(lines)
+            Some(lines.to_string())
         }
         None => None,
     };

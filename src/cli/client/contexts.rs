@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::environment::{Environment, shown};
 use super::error::Error;
 use crate::cli::exit::print_message;
+use crate::text;
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -50,7 +51,7 @@ impl Contexts {
         // A process without a home cannot have contexts, but it can use the service.
         let Some(path) = path(environment) else { return Ok(Self::default()) };
         let unusable = |reason: String| Error::Usage(format!("cannot read the contexts in {}: {reason}", shown(&path)));
-        let text = match fs::read_to_string(&path) {
+        let text = match text::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(unusable(error.to_string())),

@@ -1,13 +1,13 @@
 //! The headers that authenticate requests. They are never shown.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::environment::shown;
 use super::error::Error;
+use crate::text;
 
 /// A token that a flag or a variable has. It is never shown.
 #[derive(Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub(super) struct Credentials(HeaderMap);
 impl Credentials {
     /// Reads a file with a header in each line.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        let lines = fs::read_to_string(path)
+        let lines = text::read(path)
             .map_err(|error| Error::Usage(format!("cannot read the credentials in {}: {error}", shown(path))))?;
         Self::parse(&lines, &shown(path))
     }

@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::error::Error;
+use crate::text::without_mark;
 
 /// Maximum number of messages in a batch. The service allows more, but processes each batch in one
 /// step, for which other requests wait.
@@ -135,6 +136,10 @@ fn read_line(reader: &mut BufReader<Stdin>, number: u64) -> Result<Option<String
     }
     if line.len() > LINE_BYTES_MAX {
         return Err(Error::Usage(format!("line {number} is longer than {LINE_BYTES_MAX} bytes")));
+    }
+    if number == 1 {
+        let mark = line.len() - without_mark(&line).len();
+        line.drain(..mark);
     }
     let line = String::from_utf8(line);
     line.map(Some).map_err(|_| Error::Usage(format!("line {number} is not valid UTF-8")))

@@ -12,6 +12,7 @@ use super::http::{Service, encode};
 use super::output::{Output, count, inline, printable};
 use super::pages::Pages;
 use super::table::{Align, Table};
+use crate::text;
 
 const PATH: &str = "/v2/pools";
 const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --uri, --uri-stdin, --weight, --flavor or KEY=VALUE";
@@ -151,7 +152,7 @@ async fn show(pool: &str, service: &Service, output: &mut Output) -> Result<(), 
 /// Returns the document with the values that are given.
 fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes: &Notes) -> Result<Value, Error> {
     let uri = if address.uri_stdin {
-        Some(io::read_to_string(io::stdin()).map_err(Error::input)?.trim().to_owned())
+        Some(text::text_of(io::stdin()).map_err(Error::input)?.trim().to_owned())
     } else {
         address.uri.clone()
     };

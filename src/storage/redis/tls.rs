@@ -22,6 +22,7 @@ use tokio_rustls::rustls::{
 use tracing::warn;
 
 use crate::outbound;
+use crate::text;
 
 /// The files for TLS to Redis, in PEM format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -243,7 +244,7 @@ fn verifier_of(roots: RootCertStore) -> Arc<WebPkiServerVerifier> {
 
 fn read_certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unusable = |reason: String| TlsError::File(option, path.to_owned(), reason);
-    let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let text = text::read_bytes(path).map_err(|error| unusable(error.to_string()))?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let certificates = certificates.map_err(|error| unusable(error.to_string()))?;
     if certificates.is_empty() {
@@ -263,7 +264,7 @@ fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
 fn read_own(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(CERTIFICATE, certificate)?;
     let unusable = |reason: String| TlsError::File(KEY, key.to_owned(), reason);
-    let text = std::fs::read(key).map_err(|error| unusable(error.to_string()))?;
+    let text = text::read_bytes(key).map_err(|error| unusable(error.to_string()))?;
     let private = PrivateKeyDer::from_pem_slice(&text)
         .map_err(|_| unusable("it contains no private key in PEM format that is not encrypted".to_owned()))?;
     CertifiedKey::from_der(chain, private, &provider()).map_err(|error| match error {

@@ -15,7 +15,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
-use zeroize::Zeroizing;
+
+use crate::text;
 
 /// The protocols over TLS, in the order of preference.
 const PROTOCOLS: [&[u8]; 2] = [super::HTTP2, b"http/1.1"];
@@ -157,7 +158,7 @@ impl TlsFiles {
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = fs::read(file).map_err(|reason| TlsError::Read { file: shown(file), reason })?;
+    let text = text::read_bytes(file).map_err(|reason| TlsError::Read { file: shown(file), reason })?;
     let certificates: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
     // The error of the parser could quote the file.
     let certificates = certificates.unwrap_or_default();
@@ -168,8 +169,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let text = fs::read(file).map_err(|reason| TlsError::Read { file: shown(file), reason })?;
-    let text = Zeroizing::new(text);
+    let text = text::read_bytes(file).map_err(|reason| TlsError::Read { file: shown(file), reason })?;
     let expected = "private key without a passphrase";
     PrivateKeyDer::from_pem_slice(&text).map_err(|_| TlsError::Missing { file: shown(file), expected })
 }
