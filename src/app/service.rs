@@ -49,6 +49,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         client_id_is_optional: config.transport.client_id_is_optional(),
         default_project: config.transport.default_project.clone(),
         cors_origins: config.transport.cors_origins.clone(),
+        public_path: config.transport.public_path.clone(),
         bound_names: bound_names(config),
         client_timeout: Duration::from_secs(config.client_timeout_s),
         signer: signer(config),

@@ -11,6 +11,8 @@ const CHARACTERS: Rule = Rule::Integer(0, 10_000, "characters");
 const OPTIONAL_PROJECT: Rule =
     Rule::Text(is_project, "the id of a project, with at most 256 characters and no control characters, or empty");
 
+const PUBLIC_PATH: Rule = Rule::Text(is_public_path, "a path such as /mq, which does not end with a slash, or empty");
+
 options! {
     /// `[transport]`, as in Zaqar.
     #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -72,6 +74,13 @@ options! {
         /// CORS does not replace authentication: pages of an allowed origin can do what their user can do.
         #[serde(deserialize_with = "cors::read")]
         pub cors_origins: Option<WebOrigins> = [] in cors::ORIGINS;
+
+        /// Path under which a proxy publishes the API, if that is not the root of the proxy. It precedes the
+        /// link in the list of versions, which openstacksdk follows. No other path in a response contains it,
+        /// because other clients add the prefix of their URL to these. The proxy must remove the prefix from
+        /// requests. Accepted: a path such as "/mq", with letters, digits and - . _ ~ in its segments, or
+        /// empty. The default is empty: the API is at the root.
+        pub public_path: String = "" in PUBLIC_PATH;
     }
 }
 
@@ -110,6 +119,13 @@ impl Transport {
 fn is_project(text: &str) -> bool {
     const { assert!(PROJECT_ID_CHARS_MAX == 256, "the description of the rule has the number") }
     text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control)
+}
+
+/// Returns whether a text is a path without a slash at its end, or empty.
+fn is_public_path(text: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_segment = |text: &str| !["", ".", ".."].contains(&text) && text.bytes().all(is_legal);
+    text.is_empty() || text.strip_prefix('/').is_some_and(|path| path.split('/').all(is_segment))
 }
 
 fn optional_project<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ProjectId>, D::Error> {

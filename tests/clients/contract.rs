@@ -50,6 +50,7 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
         client_id_is_optional: false,
         default_project: None,
         cors_origins: None,
+        public_path: String::new(),
         bound_names: Vec::new(),
         client_timeout: Duration::MAX,
         signer: None,

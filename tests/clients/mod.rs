@@ -28,9 +28,14 @@ fn run_script(script: &str) {
 fn run_script_with(script: &str, options: &[(&str, &str)]) {
     let redis = RedisServer::shared();
     let sukkal = Sukkal::start_with(&redis.url(), options);
+    run_script_at(&sukkal.url(""), script, script);
+}
+
+/// Runs a script of this folder in a project of the service at this URL.
+pub(crate) fn run_script_at(url: &str, script: &str, project: &str) {
     let mut command = child_command(python::venv());
     // `-B` keeps Python from writing caches next to the imported files.
-    command.args(["-B", &format!("{SCRIPTS}/{script}"), &sukkal.url(""), script]).stderr(Stdio::piped());
+    command.args(["-B", &format!("{SCRIPTS}/{script}"), url, project]).stderr(Stdio::piped());
 
     let output =
         spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for");

@@ -399,6 +399,7 @@ async fn every_route_checks_the_signature() {
         client_id_is_optional: false,
         default_project: None,
         cors_origins: None,
+        public_path: String::new(),
         bound_names: Vec::new(),
         client_timeout: Duration::MAX,
         signer: None,

@@ -2,6 +2,7 @@
 //! proxies, and the runbook. Each is tried with the real tools.
 
 mod dashboard;
+mod prefix;
 mod proxies;
 mod rolling_restarts;
 mod runbook;

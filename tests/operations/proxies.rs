@@ -28,12 +28,12 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy with a configuration of the repository, in front of these servers. Its timeouts
-    /// are shorter, so that a stream without heartbeats would be cut off.
+    /// Starts a proxy with this configuration, in front of these servers. Its timeouts are shorter, so that
+    /// a stream without heartbeats would be cut off.
     fn start(config: &str, servers: [&str; 2], command: impl Fn(&Path) -> Vec<String>) -> Self {
         first_that_starts(|| {
             let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-            let text = read(config)
+            let text = config
                 .replace("127.0.0.1:8888", servers[0])
                 .replace("127.0.0.1:8889", servers[1])
                 .replace(":8080", &format!("127.0.0.1:{port}"))
@@ -52,8 +52,21 @@ impl Proxy {
         })
     }
 
+    /// Starts nginx.
+    pub(super) fn nginx_with(config: &str, servers: [&str; 2]) -> Self {
+        Self::start(config, servers, |folder| {
+            let folder = folder.to_str().unwrap();
+            let own = "daemon off; pid nginx.pid; error_log stderr;";
+            ["nginx", "-p", folder, "-c", "proxy.conf", "-g", own].map(str::to_owned).to_vec()
+        })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     pub(super) fn api(&self, project: &str) -> Api {
-        Api::new(format!("http://127.0.0.1:{}", self.port), project)
+        Api::new(self.url(), project)
     }
 }
 
@@ -137,11 +150,7 @@ fn bodies_of(page: &Value) -> Vec<u64> {
 }
 
 pub(super) fn nginx(servers: [&str; 2]) -> Proxy {
-    Proxy::start("ops/nginx.conf", servers, |folder| {
-        let folder = folder.to_str().unwrap();
-        let own = "daemon off; pid nginx.pid; error_log stderr;";
-        ["nginx", "-p", folder, "-c", "proxy.conf", "-g", own].map(str::to_owned).to_vec()
-    })
+    Proxy::nginx_with(&read("ops/nginx.conf"), servers)
 }
 
 #[tokio::test]
@@ -193,7 +202,7 @@ async fn nginx_sends_a_pop_to_the_other_process_if_it_cannot_connect() {
 }
 
 pub(super) fn haproxy(servers: [&str; 2]) -> Proxy {
-    Proxy::start("ops/haproxy.cfg", servers, |folder| {
+    Proxy::start(&read("ops/haproxy.cfg"), servers, |folder| {
         let config = folder.join("proxy.conf");
         ["haproxy", "-db", "-f", config.to_str().unwrap()].map(str::to_owned).to_vec()
     })

@@ -48,8 +48,8 @@ pub(super) fn operations_routes() -> Vec<Route> {
     ]
 }
 
-async fn versions() -> Response {
-    (StatusCode::MULTIPLE_CHOICES, Json(wire::home::versions())).into_response()
+async fn versions(State(service): State<Service>) -> Response {
+    (StatusCode::MULTIPLE_CHOICES, Json(wire::home::versions(&service.settings.public_path))).into_response()
 }
 
 async fn home(State(service): State<Service>) -> Response {

@@ -71,6 +71,8 @@ pub struct Settings {
     pub default_project: Option<ProjectId>,
     /// The origins of web pages that may use the API, besides that of the API itself.
     pub cors_origins: Option<WebOrigins>,
+    /// The path at which clients reach the API; empty for the root of their server.
+    pub public_path: String,
     /// The names and IP addresses on which the service listens.
     pub bound_names: Vec<String>,
     /// Maximum pause of a client that sends a request.

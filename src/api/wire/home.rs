@@ -114,9 +114,10 @@ const TOKENS: [Resource; 2] = [
     ("rel/token", "/v2/tokens/{token_id}", &[("token_id", "token_id")], &["GET", "DELETE"]),
 ];
 
-/// Returns the document with the versions of the API, of which there is one.
+/// Returns the document with the versions of the API, of which there is one. Clients reach the API at this
+/// path of their server.
 #[must_use]
-pub fn versions() -> Value {
+pub fn versions(public_path: &str) -> Value {
     json!({"versions": [{
         "id": "2",
         "status": "CURRENT",
@@ -125,7 +126,7 @@ pub fn versions() -> Value {
             "base": "application/json",
             "type": "application/vnd.openstack.messaging-v2+json",
         }],
-        "links": [{"href": "/v2/", "rel": "self"}],
+        "links": [{"href": format!("{public_path}/v2/"), "rel": "self"}],
     }]})
 }
 

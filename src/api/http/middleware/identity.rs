@@ -198,6 +198,7 @@ mod tests {
             client_id_is_optional: false,
             default_project: None,
             cors_origins: None,
+            public_path: String::new(),
             bound_names: Vec::new(),
             client_timeout: Duration::MAX,
             signer: None,
