@@ -71,7 +71,7 @@ local function repeated_outcome(part)
   if not kept then
     return nil
   end
-  -- The digest has the bytes that are no whole key, and those of one key. Earlier releases have stored
+  -- The keys follow the digest, which is longer than one key and shorter than two. Earlier releases have stored
   -- digests of another length, with which those of this version cannot be compared.
   local digest = string.sub(kept, 1, KEY_BYTES + #kept % KEY_BYTES)
   local is_comparable = #digest == DIGEST_BYTES and string.byte(digest) == string.byte(part.digest)

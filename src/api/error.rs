@@ -101,7 +101,7 @@ pub enum Error {
     /// The request came without TLS to a port for TLS.
     #[error("This port uses TLS; send the request to the same address with https://.")]
     TlsMissing,
-    /// A header that identifies the caller is repeated.
+    /// A header that takes one value is repeated.
     #[error("The header {0} is repeated; it must appear only once.")]
     RepeatedHeader(&'static str),
     /// A query parameter that identifies the caller is repeated.

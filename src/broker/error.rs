@@ -26,7 +26,7 @@ pub enum Error {
     #[error("The value of the \"tenant\" field must be a text of 1 to {TENANT_CHARS_MAX} characters.")]
     TenantType,
     /// The idempotency key was used by a request with other content.
-    #[error("this Idempotency-Key came with another request before; each request needs a key of its own")]
+    #[error("this Idempotency-Key was used with other messages; use a new key for each post")]
     OtherContent,
     /// The value of a reserved metadata key is not valid.
     #[error("{0}")]

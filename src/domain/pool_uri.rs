@@ -39,7 +39,7 @@ pub enum InvalidPoolUri {
     Length,
     /// It has spaces or a fragment, a query where none is possible, or a host that is none.
     #[error(
-        "the uri of a pool must name a host and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379; \
+        "the uri of a pool must name valid hosts and ports, with IPv6 addresses in brackets, and have no spaces, ? or #, such as redis://USER:PASSWORD@HOST:6379; \
          only redis-sentinel:// may have a query, after the name of the master"
     )]
     Form,

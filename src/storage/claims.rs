@@ -11,7 +11,7 @@ pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
 /// How long a pop lasts that is not final and not completed.
 pub const POP_TERM: Term = Term { ttl_s: 60, grace_s: 0 };
 
-/// How often a claim or pop continues with the messages after the next ones, if all of these become dead
+/// Maximum number of batches of messages that a claim or pop selects if all messages of each become dead
 /// letters.
 pub(super) const DEAD_LETTER_STEPS_MAX: usize = 10;
 
@@ -44,8 +44,8 @@ pub trait ClaimStore: Send + Sync {
     /// a purge, and in a queue that is created again.
     ///
     /// Messages that were already delivered as often as the queue allows become dead letters
-    /// instead. If all the next ones do, the claim gets those after them, in at most
-    /// [`DEAD_LETTER_STEPS_MAX`] steps, or one if the queue is its own dead-letter queue. Each dead letter
+    /// instead. If all that the claim selects do, it selects the next ones, in at most
+    /// [`DEAD_LETTER_STEPS_MAX`] batches, or one if the queue is its own dead-letter queue. Each dead letter
     /// arrives in the dead-letter queue exactly once, even if a process crashes in between.
     ///
     /// The caller chooses a random id for the claim. After an error, it calls [`Self::withdraw_claim`],

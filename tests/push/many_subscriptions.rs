@@ -5,9 +5,10 @@ use std::fs;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Answer, Endpoint, Received};
 use super::{Bench, LOCAL};
 use support::sukkal::{Api, Sukkal};
+use support::waiting::until;
 
 /// Size of the options of each subscription, in bytes.
 const OPTIONS_BYTES: usize = 60_000;
@@ -114,4 +115,41 @@ async fn a_new_subscription_costs_the_same_in_a_queue_with_many() {
     }
 
     assert!(costs[7] < 3 * costs[0], "each hundred has cost {costs:?} ns");
+}
+
+/// An endpoint that does not answer keeps the messages of its attempts in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_whose_attempts_have_begun_have_a_memory_budget_for_each_project() {
+    const BODY_BYTES: usize = 200_000;
+    const SUBSCRIPTIONS: usize = 4;
+    const ATTEMPTS: usize = 64;
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[("SUKKAL_PUSH__ALLOWED_PORTS", "1-65535")]].concat());
+    let endpoint =
+        Endpoint::answering(|received| if received.path == "/other" { Answer::Status(200) } else { Answer::Hang });
+    let [large, other] = ["p", "other"].map(|project| sukkal.project(project));
+    let subscribe = async |api: &Api, path: &str| {
+        let body = json!({ "subscriber": endpoint.url(path), "options": { "concurrency": ATTEMPTS } });
+        assert_eq!(api.post("/v2/queues/q/subscriptions", &body).send().await.unwrap().status(), 201);
+    };
+    let post = async |api: &Api, bytes: usize| {
+        let message = json!({ "messages": [{ "ttl": 300, "body": "x".repeat(bytes) }] });
+        assert_eq!(api.post("/v2/queues/q/messages", &message).send().await.unwrap().status(), 201);
+    };
+    for number in 0..SUBSCRIPTIONS {
+        subscribe(&large, &format!("/{number}")).await;
+    }
+    subscribe(&other, "/other").await;
+    for _ in 0..ATTEMPTS {
+        post(&large, BODY_BYTES).await;
+    }
+    // A project alone may use half of 64 MiB.
+    let most = (32 << 20) / BODY_BYTES;
+    endpoint.wait_for(most / 2).await;
+
+    post(&other, 1).await;
+    let is_other = |received: &Received| received.path == "/other";
+    until("the other project gets its message", async || endpoint.received().iter().any(is_other)).await;
+
+    let begun = endpoint.received().len() - 1;
+    assert!(begun <= most, "{begun} of {} attempts have begun", SUBSCRIPTIONS * ATTEMPTS);
 }

@@ -21,7 +21,7 @@ pub struct MessageQuery {
     pub since: Option<Since>,
     /// Number of seconds to wait for a message if there is none.
     pub wait_s: Option<i64>,
-    /// Whether the query does not wait, whatever it names.
+    /// Whether the query returns at once, even if it asks to wait.
     pub is_immediate: bool,
     /// Maximum number of messages; `None` for the service's default.
     pub limit: Option<i64>,

@@ -60,8 +60,8 @@ impl WriteTransaction<'_> {
             let next = self.next_messages(row, limit, prefer, &mut RecordBudget::default())?;
             let (dead, live): (Vec<_>, Vec<_>) = next.into_iter().partition(|found| {
                 let delivery = found.located.entry.delivery_state();
-                let is_worn = |dead_letters: &DeadLetters| delivery.count >= dead_letters.count_max;
-                row.policy.dead_letters.as_ref().is_some_and(is_worn) && !delivery.is_undelivered
+                let is_exhausted = |dead_letters: &DeadLetters| delivery.count >= dead_letters.count_max;
+                row.policy.dead_letters.as_ref().is_some_and(is_exhausted) && !delivery.is_undelivered
             });
             if let Some(dead_letters) = &row.policy.dead_letters {
                 self.move_dead_letters(queue, row.number, dead_letters, &dead, now_us)?;

@@ -3,8 +3,8 @@
 //!
 //! A request is refused before its body is collected, so refusing it costs no memory. But if the
 //! connection is closed while the client is still sending, the client gets a network error and
-//! never reads why it was refused. So a small rest is drained before the response. After the response to
-//! an unknown client, or before the end of a large rest, the connection is closed a little later.
+//! never reads why it was refused. So up to 1 MiB is drained before the response. If the body is still
+//! incomplete, or the client is unknown, the connection is closed a few seconds after the response.
 
 use std::io;
 use std::pin::Pin;

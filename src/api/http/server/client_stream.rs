@@ -1,9 +1,10 @@
 //! The stream of a connection, with or without TLS, which reports when all responses are written,
 //! and detects clients that have disconnected.
 //!
-//! A client may end its side of the connection after a request and still read the response. hyper is not
-//! told so before the response is written, because it would drop the request. But if the request waits
-//! for messages, or its response is a stream, nobody may be there any more, and it ends at once.
+//! A client may end its side of the connection after a request and still read the response. The end of
+//! input is hidden from hyper until the response is written, because hyper would drop the request. But if
+//! the request waits for messages, or its response is a stream, the client may have gone, and the request
+//! is canceled at once.
 
 use std::future::Future;
 use std::io;

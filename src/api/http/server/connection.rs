@@ -45,12 +45,12 @@ pub(in crate::api::http) struct Connection {
     /// When the first bytes of the next request arrived, in microseconds since the start of the clock, or
     /// [`NOT_BEGUN`]. The first request begins when the connection is accepted.
     head_began_us: AtomicU64,
-    /// Whether the request waits for messages, or its response is a stream. So there is nobody to respond
-    /// to when the client has ended its side of the connection.
+    /// Whether the request waits for messages, or its response is a stream. Then it is canceled when the
+    /// client ends its side of the connection.
     waits: AtomicBool,
     /// Whether the client has ended its side of the connection.
     is_half_closed: AtomicBool,
-    /// Wakes the reader of the connection that has not been told so yet.
+    /// Wakes the reader of the connection, from which this has been hidden.
     half_closed: AtomicWaker,
     /// Number of responses over HTTP/2 that are streams and have not ended.
     event_streams: AtomicUsize,
@@ -250,15 +250,15 @@ impl Connection {
         began_us != NOT_BEGUN && self.is_idle_http1() && self.micros_passed(began_us) > head_timeout.as_micros()
     }
 
-    /// Returns whether a connection with HTTP/1 has been idle for so long since its last request.
+    /// Returns whether a connection with HTTP/1 has been idle for longer since its last request.
     pub(super) fn is_idle_for(&self, idle_timeout: Duration) -> bool {
         self.head_began_us.load(Ordering::SeqCst) == NOT_BEGUN
             && self.is_idle_http1()
             && self.micros_passed(self.state()) > idle_timeout.as_micros()
     }
 
-    /// Returns the time for which a connection whose end has come waits for a first request, which may be
-    /// on its way over a new connection.
+    /// Returns the time for which a connection that is to be closed waits for a first request. It may be
+    /// on its way if the connection is new.
     pub(super) fn time_for_first_request(&self) -> Duration {
         let has_begun = self.head_began_us.load(Ordering::SeqCst) != self.accepted_us || !self.is_idle();
         if has_begun { Duration::ZERO } else { FIRST_REQUEST_MAX.saturating_sub(self.age()) }

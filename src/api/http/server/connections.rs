@@ -89,7 +89,7 @@ impl Connections {
         }
     }
 
-    /// The same, if no connection must be closed for it.
+    /// Returns the permission for one more connection if there is room for it.
     pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.clone().try_acquire_owned().ok()
     }

@@ -47,7 +47,7 @@ use self::connection::{Connection, Protocol};
 use self::connections::Connections;
 use self::http2::Http2;
 pub use self::limits::ServerLimits;
-use self::no_body::without_length_of_nothing;
+use self::no_body::without_content_length;
 use self::tls::Accepted;
 pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 use self::unknown_turns::UnknownTurns;
@@ -130,8 +130,8 @@ pub async fn serve(
     connections.close()
 }
 
-/// Closes a listener. Returns the connections that the operating system has accepted, because it would
-/// reset them.
+/// Closes a listener. Returns the connections that the operating system has accepted, which would
+/// otherwise be reset.
 fn accepted_by_system(listener: TcpListener) -> Vec<(TcpStream, Peer)> {
     let accepted = listener.into_std().map(|listener| {
         let next =
@@ -141,7 +141,7 @@ fn accepted_by_system(listener: TcpListener) -> Vec<(TcpStream, Peer)> {
     accepted.unwrap_or_default()
 }
 
-/// Makes a stream of the runtime.
+/// Converts a stream of the standard library to one of the runtime.
 fn adopt(stream: net::TcpStream) -> io::Result<TcpStream> {
     stream.set_nonblocking(true)?;
     TcpStream::from_std(stream)
@@ -265,7 +265,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
         }
-        self.service.call(request).map(|response| response.map(without_length_of_nothing))
+        self.service.call(request).map(|response| response.map(without_content_length))
     }
 }
 

@@ -182,7 +182,7 @@ impl WriteTransaction<'_> {
             return Ok(None);
         }
         let kept = kept.get(TIME_BYTES..).unwrap_or_default();
-        // The digest has the bytes that are no whole key, and those of one key.
+        // The keys follow the digest, which is longer than one key and shorter than two.
         let Some((digest, keys)) = kept.split_at_checked(KEY_BYTES + kept.len() % KEY_BYTES) else {
             return Err(Error::Corrupt("the outcome of a post is too short".to_owned()));
         };

@@ -32,7 +32,7 @@ use super::client_stream::ClientStream;
 use super::connection::Connection;
 use super::delivery::PendingDeliveries;
 use super::limits::ServerLimits;
-use super::no_body::without_length_of_nothing;
+use super::no_body::without_content_length;
 use super::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
@@ -179,7 +179,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let response = self.unknown_turns.serve(self.connection.clone(), self.router.clone().call(request));
         Box::pin(async move {
             let response = response.await.unwrap_or_else(|error: Infallible| match error {});
-            Ok(outgoing(without_length_of_nothing(response), deliveries, in_progress))
+            Ok(outgoing(without_content_length(response), deliveries, in_progress))
         })
     }
 }
