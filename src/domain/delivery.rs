@@ -70,6 +70,9 @@ pub struct SubscriptionStatus {
     /// Number of its messages that [`Progress::pending`] counts. It does not depend on whether the
     /// subscription is paused.
     pub pending: u64,
+    /// Whether nothing is sent because the subscriber has not confirmed the subscription. Stores do not
+    /// know whether it must, and return false.
+    pub awaits_confirmation: bool,
 }
 
 /// A message that is to be delivered again, with the message itself, which may be gone from its

@@ -77,7 +77,9 @@ async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
     assert_eq!((received[0].path.as_str(), received[0].header("x-api-key")), ("/hook", "k"));
     assert!(received[0].header("webhook-signature").starts_with("v1,"));
     bench.post(&numbers(0, 3)).await;
+    assert_eq!(bench.figures(&id(&created)).await["state"], "unconfirmed");
     confirm(&bench, &document).await;
+    assert_eq!(bench.figures(&id(&created)).await["state"], "active");
     bench.post(&numbers(3, 3)).await;
 
     assert_eq!(messages(&endpoint.wait_for(4).await), numbers(3, 3));

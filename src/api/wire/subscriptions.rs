@@ -68,8 +68,9 @@ pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delive
 }
 
 fn delivery_document(status: &SubscriptionStatus) -> Value {
-    let SubscriptionStatus { subscription, progress, pending } = status;
+    let SubscriptionStatus { subscription, progress, pending, awaits_confirmation } = status;
     let (state, reason) = match &subscription.settings.state {
+        SubscriptionState::Active if *awaits_confirmation => ("unconfirmed", None),
         SubscriptionState::Active => ("active", None),
         SubscriptionState::Paused(reason) => ("paused", reason.as_ref()),
         SubscriptionState::Disabled(reason) => ("disabled", Some(reason)),

@@ -3,12 +3,18 @@
 use crate::broker::{Broker, Error};
 use crate::domain::mail_rules::InvalidMail;
 use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{DeliveryOptions, MailRules, MailTo, Subscriber};
+use crate::domain::{DeliveryOptions, MailRules, MailTo, Subscriber, Subscription};
 
 impl Broker {
     /// Returns whether a subscriber gets messages only after it has confirmed its subscription.
     pub(super) fn requires_confirmation(&self, subscriber: &str) -> bool {
         self.push.require_confirmation || recipients_must_confirm(self.mail.as_ref(), subscriber)
+    }
+
+    /// Returns whether nothing is sent because the subscriber has not confirmed the subscription.
+    pub(super) fn awaits_confirmation(&self, subscription: &Subscription) -> bool {
+        let settings = &subscription.settings;
+        !settings.confirmed && self.requires_confirmation(&settings.subscriber)
     }
 }
 

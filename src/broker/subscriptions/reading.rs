@@ -32,6 +32,9 @@ impl Broker {
         while page.subscriptions.is_empty() && page.reached.is_some() {
             page = store.list_subscriptions(queue, page.reached, limit).await?;
         }
+        for found in &mut page.subscriptions {
+            found.awaits_confirmation = self.awaits_confirmation(&found.subscription);
+        }
         let connected = self.connected.list(queue, after, limit);
         Ok(with_connected(page, connected, limit))
     }
@@ -49,7 +52,8 @@ impl Broker {
         if let Some(subscription) = self.connected.get(queue, known) {
             return Ok(of_connection(subscription));
         }
-        store.get_subscription(queue, known).await?.ok_or_else(|| no_subscription(id))
+        let found = store.get_subscription(queue, known).await?.ok_or_else(|| no_subscription(id))?;
+        Ok(SubscriptionStatus { awaits_confirmation: self.awaits_confirmation(&found.subscription), ..found })
     }
 
     /// Deletes the subscription, if it exists.
@@ -114,7 +118,7 @@ fn with_connected(page: SubscriptionPage, connected: Vec<Subscription>, limit: u
 
 /// Returns the status of the subscription of a connection, whose deliveries are not stored.
 fn of_connection(subscription: Subscription) -> SubscriptionStatus {
-    SubscriptionStatus { subscription, progress: Progress::default(), pending: 0 }
+    SubscriptionStatus { subscription, progress: Progress::default(), pending: 0, awaits_confirmation: false }
 }
 
 #[cfg(test)]

@@ -114,9 +114,8 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
 
 async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
     let (left, right) = (Align::Left, Align::Right);
-    let mut table =
-        Table::new(&[("ID", left), ("SUBSCRIBER", left), ("AGE", right), ("TTL", right), ("CONFIRMED", left)]);
-    let mut pages = Pages::new(service, "subscriptions", queue_path(queue, "/subscriptions"), limit);
+    let mut table = Table::new(&[("ID", left), ("SUBSCRIBER", left), ("AGE", right), ("TTL", right), ("STATE", left)]);
+    let mut pages = Pages::new(service, "subscriptions", queue_path(queue, "/subscriptions?with_delivery=true"), limit);
     while let Some(subscriptions) = pages.next().await? {
         for subscription in subscriptions {
             if output.is_json() {
@@ -128,7 +127,7 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
                 inline(&subscription["subscriber"], true).into(),
                 duration_of(&subscription["age"]).into(),
                 duration_of(&subscription["ttl"]).into(),
-                inline(&subscription["confirmed"], true).into(),
+                cell("state", &subscription["delivery"]["state"]),
             ]);
         }
     }
@@ -182,7 +181,6 @@ async fn show(one: &One, service: &Service, output: &mut Output) -> Result<(), E
     for name in ["age", "ttl"] {
         table.property(name, duration_of(&found[name]));
     }
-    table.property("confirmed", inline(&found["confirmed"], true));
     for (name, value) in found["options"].as_object().into_iter().flatten() {
         table.property(&format!("option {}", printable(name)), inline(value, false));
     }
@@ -197,7 +195,7 @@ async fn show(one: &One, service: &Service, output: &mut Output) -> Result<(), E
 /// Returns the cell of a property of the deliveries.
 fn cell(name: &str, value: &Value) -> Cell {
     let color = match value.as_str() {
-        Some("paused") if name == "state" => Some(Color::Yellow),
+        Some("paused" | "unconfirmed") if name == "state" => Some(Color::Yellow),
         Some("disabled") if name == "state" => Some(Color::Red),
         _ => None,
     };

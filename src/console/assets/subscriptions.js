@@ -45,7 +45,7 @@ function isFailing({ delivery }) {
 function list(page, queue, items, changed) {
   const columns = [
     ['Subscriber', one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Opening the subscription'), { class: 'link' })],
-    ['State', one => [h('span', { class: `tag ${one.delivery.state}` }, one.delivery.state), one.confirmed ? null : h('small', { title: 'Messages are sent anyway, unless the operator requires a confirmation.' }, 'not confirmed')]],
+    ['State', one => h('span', { class: `tag ${one.delivery.state}` }, one.delivery.state)],
     ['Failing since', one => time(one.delivery.failing_since)],
     ['Lag', one => number(one.delivery.pending), 'figure'],
     ['Delivered', one => number(one.delivery.delivered), 'figure'],

@@ -155,7 +155,8 @@ fn read_status(
     let read = || {
         let subscription = read_subscription(id, &record, now_us)?;
         let progress = delivery_record::decode_progress(queue, &progress)?;
-        Ok(SubscriptionStatus { pending: progress.pending(feed_total), subscription, progress })
+        let pending = progress.pending(feed_total);
+        Ok(SubscriptionStatus { subscription, progress, pending, awaits_confirmation: false })
     };
     read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
 }

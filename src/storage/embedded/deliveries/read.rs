@@ -110,7 +110,8 @@ impl<T: Table> View<T> {
         let read = || {
             let subscription = decode_subscription(id, record, now_us)?;
             let progress = self.progress(queue, state, id)?;
-            Ok(SubscriptionStatus { pending: progress.pending(feed_total(state)), subscription, progress })
+            let pending = progress.pending(feed_total(state));
+            Ok(SubscriptionStatus { subscription, progress, pending, awaits_confirmation: false })
         };
         read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
     }
