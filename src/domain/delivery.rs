@@ -58,6 +58,12 @@ impl Progress {
         let unread = feed_total.saturating_sub(self.feed_total).saturating_sub(self.read);
         unread + self.in_flight.len() as u64 + u64::from(self.retries)
     }
+
+    /// Returns the time until which the subscriber has asked to send nothing, if it is after this one.
+    #[must_use]
+    pub fn held_until_us(&self, now_us: u64) -> Option<u64> {
+        Some(self.hold_until_us).filter(|until_us| *until_us > now_us)
+    }
 }
 
 /// A subscription, and how far its deliveries have come.
@@ -70,6 +76,9 @@ pub struct SubscriptionStatus {
     /// Number of its messages that [`Progress::pending`] counts. It does not depend on whether the
     /// subscription is paused.
     pub pending: u64,
+    /// The time until which the subscriber has asked to send nothing, in microseconds since 1970, if it is in
+    /// the future.
+    pub held_until_us: Option<u64>,
     /// Whether nothing is sent because the subscriber has not confirmed the subscription. Stores do not
     /// know whether it must, and return false.
     pub awaits_confirmation: bool,

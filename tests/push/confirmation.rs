@@ -78,6 +78,10 @@ async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
     assert!(received[0].header("webhook-signature").starts_with("v1,"));
     bench.post(&numbers(0, 3)).await;
     assert_eq!(bench.figures(&id(&created)).await["state"], "unconfirmed");
+    for (action, body) in [("resume", json!({})), ("redeliver", json!({"since": "1970-01-01T00:00:00Z"}))] {
+        let (status, text) = bench.try_to_act(&id(&created), action, &body).await;
+        assert!(status == 409 && text.contains("the subscription is not confirmed"), "{action}: {text}");
+    }
     confirm(&bench, &document).await;
     assert_eq!(bench.figures(&id(&created)).await["state"], "active");
     bench.post(&numbers(3, 3)).await;

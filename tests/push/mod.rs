@@ -13,7 +13,7 @@ mod restarts;
 mod retries;
 mod signatures;
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};
 use sukkal::storage::embedded::EmbeddedStore;
@@ -173,11 +173,18 @@ impl Bench {
         assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
     }
 
-    /// Sends a request without a body to a path under the subscription.
-    async fn act(&self, id: &str, action: &str, body: &Value) {
+    /// Sends a request to a path under the subscription, and returns the text of the response.
+    async fn act(&self, id: &str, action: &str, body: &Value) -> String {
+        let (status, text) = self.try_to_act(id, action, body).await;
+        assert!(status.is_success(), "{action}: {text}");
+        text
+    }
+
+    /// Sends a request to a path under the subscription, which may be refused.
+    async fn try_to_act(&self, id: &str, action: &str, body: &Value) -> (StatusCode, String) {
         let path = format!("/v2/queues/q/subscriptions/{id}/{action}");
         let response = self.api.post(&path, body).send().await.unwrap();
-        assert!(response.status().is_success(), "{action}: {}", response.text().await.unwrap());
+        (response.status(), response.text().await.unwrap())
     }
 }
 

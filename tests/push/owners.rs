@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -26,9 +27,7 @@ async fn a_paused_subscription_continues_where_it_was(bench: Bench) {
     assert_eq!(endpoint.bodies(4).await, numbers(0, 4));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resumed_subscription_forgets_that_its_subscriber_has_asked_to_wait() {
-    let mut bench = Bench::redis_with(&[]);
+async fn a_held_subscription_says_so_and_a_resume_ends_the_hold(mut bench: Bench) {
     let endpoint = Endpoint::answering({
         let is_first = AtomicBool::new(true);
         move |_| {
@@ -37,15 +36,24 @@ async fn a_resumed_subscription_forgets_that_its_subscriber_has_asked_to_wait() 
         }
     });
     let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
-    bench.post(&numbers(0, 1)).await;
-    bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
+    let ids = bench.post(&numbers(0, 1)).await;
+    let held = bench.wait_until(&id(&created), |figures| figures["state"] == "held").await;
+    assert_eq!(held["reason"], "The subscriber has asked to wait (Retry-After).");
+    let until = time::OffsetDateTime::parse(held["until"].as_str().unwrap(), &Rfc3339).unwrap();
+    let left = until - time::OffsetDateTime::now_utc();
+    assert!((3_500..=3_601).contains(&left.whole_seconds()), "{held}");
 
     // The next process knows only what is stored.
-    bench.act(&id(&created), "pause", &json!({})).await;
     bench.restart(&[]).await;
+    let answer = bench.act(&id(&created), "redeliver", &json!({ "ids": ids })).await;
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer, json!({"state": "held", "reason": held["reason"], "until": held["until"]}));
+    assert_eq!(endpoint.received().len(), 1);
     bench.act(&id(&created), "resume", &json!({})).await;
 
     assert_eq!(endpoint.bodies(2).await, [json!(0), json!(0)]);
+    let figures = bench.wait_until(&id(&created), |figures| figures["delivered"] == 1).await;
+    assert_eq!((&figures["state"], &figures["until"]), (&json!("active"), &json!(null)));
 }
 
 async fn a_former_subscriber_cannot_disable_the_subscription(bench: Bench) {
@@ -74,7 +82,7 @@ async fn a_redelivery_skips_no_message_that_was_not_sent_yet(bench: Bench) {
     let created = bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
     bench.act(&id(&created), "pause", &json!({})).await;
     bench.post(&numbers(0, 2)).await;
-    let now = time::OffsetDateTime::now_utc().format(&time::format_description::well_known::Rfc3339).unwrap();
+    let now = time::OffsetDateTime::now_utc().format(&Rfc3339).unwrap();
     bench.post(&numbers(2, 2)).await;
 
     bench.act(&id(&created), "redeliver", &json!({ "since": now })).await;
@@ -224,6 +232,7 @@ async fn changed_options_apply_to_the_next_message(bench: Bench) {
 
 super::over_each_store! {
     a_paused_subscription_continues_where_it_was,
+    a_held_subscription_says_so_and_a_resume_ends_the_hold,
     a_former_subscriber_cannot_disable_the_subscription,
     a_redelivery_skips_no_message_that_was_not_sent_yet,
     messages_are_redelivered_by_their_ids,

@@ -114,6 +114,8 @@ async fn a_subscriber_that_is_gone_is_disabled_and_its_owner_is_told(bench: Benc
     let notices = bench.bodies_of("notices").await;
     assert_eq!(notices[0]["Message_Type"], "SubscriptionDisabled");
     assert_eq!(notices[0]["subscription_id"], created["subscription_id"]);
+    let (status, text) = bench.try_to_act(&id(&created), "pause", &json!({})).await;
+    assert!(status == 409 && text.contains("the subscription is disabled"), "{text}");
 
     bench.act(&id(&created), "resume", &json!({})).await;
     bench.wait_until(&id(&created), |figures| figures["delivered"] == 2).await;

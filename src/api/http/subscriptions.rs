@@ -188,7 +188,7 @@ async fn pause(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Resumes a subscription that is paused or disabled.
+/// Resumes a subscription that is paused, disabled or held.
 async fn resume(
     State(broker): State<Broker>,
     caller: Caller,
@@ -199,7 +199,7 @@ async fn resume(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Begins to deliver messages again: `202`.
+/// Begins to deliver messages again: `202`, with the state of the subscription, which may have to wait.
 async fn redeliver(
     State(broker): State<Broker>,
     caller: Caller,
@@ -207,11 +207,11 @@ async fn redeliver(
     SecondToLastSegment(id): SecondToLastSegment,
     headers: HeaderMap,
     body: Body,
-) -> Result<StatusCode, Error> {
+) -> Result<(StatusCode, Json<subscriptions::StateDocument>), Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
     let request = subscriptions::parse_redelivery(&body)?;
-    broker.redeliver(&caller, queue, &id, request).await?;
-    Ok(StatusCode::ACCEPTED)
+    let status = broker.redeliver(&caller, queue, &id, request).await?;
+    Ok((StatusCode::ACCEPTED, Json(subscriptions::state_document(&status))))
 }
 
 async fn read(headers: &HeaderMap, body: Body) -> Result<Option<Bytes>, Error> {

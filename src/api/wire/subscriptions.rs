@@ -67,25 +67,55 @@ pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delive
     SubscriptionDocument { delivery, ..document(queue, &status.subscription) }
 }
 
+/// Whether messages are sent to a subscriber, and why not.
+#[derive(Debug, Serialize)]
+pub struct StateDocument {
+    state: &'static str,
+    reason: Option<String>,
+    until: Option<String>,
+}
+
+#[derive(Serialize)]
+struct DeliveryDocument {
+    #[serde(flatten)]
+    state: StateDocument,
+    pending: u64,
+    delivered: u64,
+    missed: u64,
+    given_up: u64,
+    retrying: u32,
+    attempts: u64,
+    failing_since: Option<String>,
+}
+
+/// Returns the document of the state of a subscription.
+#[must_use]
+pub fn state_document(status: &SubscriptionStatus) -> StateDocument {
+    let of = |state, reason: Option<&str>| StateDocument { state, reason: reason.map(str::to_owned), until: None };
+    match (&status.subscription.settings.state, status.held_until_us) {
+        (SubscriptionState::Paused(reason), _) => of("paused", reason.as_deref()),
+        (SubscriptionState::Disabled(reason), _) => of("disabled", Some(reason)),
+        (SubscriptionState::Active, _) if status.awaits_confirmation => of("unconfirmed", None),
+        (SubscriptionState::Active, Some(until_us)) => StateDocument {
+            until: Some(timestamp(until_us.div_ceil(MICROS_IN_SECOND))),
+            ..of("held", Some("The subscriber has asked to wait (Retry-After)."))
+        },
+        (SubscriptionState::Active, None) => of("active", None),
+    }
+}
+
 fn delivery_document(status: &SubscriptionStatus) -> Value {
-    let SubscriptionStatus { subscription, progress, pending, awaits_confirmation } = status;
-    let (state, reason) = match &subscription.settings.state {
-        SubscriptionState::Active if *awaits_confirmation => ("unconfirmed", None),
-        SubscriptionState::Active => ("active", None),
-        SubscriptionState::Paused(reason) => ("paused", reason.as_ref()),
-        SubscriptionState::Disabled(reason) => ("disabled", Some(reason)),
-    };
+    let progress = &status.progress;
     let failing_since_s = Some(progress.failing_since_us / MICROS_IN_SECOND).filter(|since_s| *since_s > 0);
-    json!({
-        "state": state,
-        "reason": reason,
-        "pending": pending,
-        "delivered": progress.delivered,
-        "missed": progress.missed,
-        "given_up": progress.given_up,
-        "retrying": progress.retries,
-        "attempts": progress.attempts,
-        "failing_since": failing_since_s.map(timestamp),
+    json!(DeliveryDocument {
+        state: state_document(status),
+        pending: status.pending,
+        delivered: progress.delivered,
+        missed: progress.missed,
+        given_up: progress.given_up,
+        retrying: progress.retries,
+        attempts: progress.attempts,
+        failing_since: failing_since_s.map(timestamp),
     })
 }
 

@@ -12,7 +12,7 @@ use crate::domain::mail_rules::InvalidMail;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
     ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscriber,
-    Subscription, SubscriptionDraft, SubscriptionSettings, SubscriptionState,
+    SubscriptionDraft, SubscriptionSettings, SubscriptionState, SubscriptionStatus,
 };
 use crate::storage::{self, SubscriptionChange, SubscriptionUpdate};
 
@@ -75,8 +75,8 @@ impl Broker {
         }
         let (requires_confirmation, ttl_s) = (self.push.require_confirmation, draft.ttl_s);
         let (has_subscriber, mail_rules) = (draft.subscriber.is_some(), self.mail.clone());
-        let change = move |current: &Subscription, progress: &Progress| {
-            let mut settings = current.settings.clone();
+        let change = move |current: &SubscriptionStatus| {
+            let mut settings = current.subscription.settings.clone();
             // The owner of the trust has chosen whom the service calls with it, and how.
             if settings.trust().is_some() {
                 return Err(InvalidSubscription::TrustChange.into());
@@ -84,7 +84,7 @@ impl Broker {
             if let Some(subscriber) = &draft.subscriber {
                 mail::check_change(&settings.subscriber, subscriber)?;
                 if subscriber.as_str() != settings.subscriber {
-                    add_request(&mut settings, progress, DeliveryRequest::Restart)?;
+                    add_request(&mut settings, &current.progress, DeliveryRequest::Restart)?;
                 }
                 settings.confirmed &= !requires_confirmation || subscriber.as_str() == settings.subscriber;
                 subscriber.as_str().clone_into(&mut settings.subscriber);
@@ -101,7 +101,7 @@ impl Broker {
             }
             Ok(Changed { settings, ttl_s: draft.ttl_s })
         };
-        let changed = self.change_subscription(&access, queue.clone(), id, change).await?;
+        let changed = self.change_subscription(&access, queue.clone(), id, change).await?.subscription;
         if has_subscriber && !changed.settings.confirmed {
             let valid_s = ttl_s.unwrap_or(changed.ttl_s);
             let kind = ConfirmationKind::Subscription;
@@ -124,8 +124,8 @@ impl Broker {
         let may_begin = confirmed && (self.push.require_confirmation || self.mail.is_some());
         let now = if may_begin { Some(access.admit().await?.queue_status(&queue).await?.position()) } else { None };
         let this = self.clone();
-        let change = move |current: &Subscription, progress: &Progress| {
-            let mut settings = current.settings.clone();
+        let change = move |current: &SubscriptionStatus| {
+            let mut settings = current.subscription.settings.clone();
             let begins = confirmed && !settings.confirmed;
             if begins
                 && by != ConfirmedBy::Subscriber
@@ -134,12 +134,12 @@ impl Broker {
                 return Err(InvalidSubscription::from(InvalidMail::ConfirmedByOther).into());
             }
             if let Some(now) = now.filter(|_| begins && this.requires_confirmation(&settings.subscriber)) {
-                add_request(&mut settings, progress, DeliveryRequest::Seek(now.micros()))?;
+                add_request(&mut settings, &current.progress, DeliveryRequest::Seek(now.micros()))?;
             }
             settings.confirmed = confirmed;
             Ok(Changed::settings(settings))
         };
-        let changed = self.change_subscription(&access, queue.clone(), id, change).await?;
+        let changed = self.change_subscription(&access, queue.clone(), id, change).await?.subscription;
         if !confirmed {
             let (valid_s, kind) = (self.limits.default_subscription_ttl.into(), ConfirmationKind::Unsubscription);
             self.request_confirmation(&queue, changed.id, &changed.settings, valid_s, kind);
@@ -150,39 +150,46 @@ impl Broker {
     /// Pauses the subscription: its subscriber gets no messages until it is resumed.
     pub async fn pause_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::PauseSubscription, &queue)?;
-        let change = |current: &Subscription, _: &Progress| {
-            let mut settings = current.settings.clone();
-            if settings.state == SubscriptionState::Active {
-                settings.state = SubscriptionState::Paused(None);
+        let change = |current: &SubscriptionStatus| {
+            let mut settings = current.subscription.settings.clone();
+            match settings.state {
+                SubscriptionState::Active => settings.state = SubscriptionState::Paused(None),
+                SubscriptionState::Paused(_) => {}
+                SubscriptionState::Disabled(_) => {
+                    let text = "the subscription is disabled, so its subscriber gets no messages";
+                    return Err(Error::Conflict(text.to_owned()));
+                }
             }
             Ok(Changed::settings(settings))
         };
         self.change_subscription(&access, queue, id, change).await.map(drop)
     }
 
-    /// Resumes a subscription that is paused or disabled.
+    /// Resumes a subscription that is paused or disabled, or whose subscriber has asked to wait. Fails if it
+    /// is not confirmed, but must be.
     pub async fn resume_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::ResumeSubscription, &queue)?;
-        let change = |current: &Subscription, progress: &Progress| {
-            let mut settings = current.settings.clone();
-            if settings.state != SubscriptionState::Active {
+        let change = |current: &SubscriptionStatus| {
+            check_confirmed(current)?;
+            let mut settings = current.subscription.settings.clone();
+            if settings.state != SubscriptionState::Active || current.held_until_us.is_some() {
                 settings.state = SubscriptionState::Active;
-                add_request(&mut settings, progress, DeliveryRequest::Restart)?;
+                add_request(&mut settings, &current.progress, DeliveryRequest::Restart)?;
             }
             Ok(Changed::settings(settings))
         };
         self.change_subscription(&access, queue, id, change).await.map(drop)
     }
 
-    /// Applies a change to the subscription, and returns the changed subscription. If another
+    /// Applies a change to the subscription, and returns it with its new settings. If another
     /// request changes it meanwhile, `change` is called again with the new one.
     pub(super) async fn change_subscription(
         &self,
         access: &Access,
         queue: QueueId,
         id: &str,
-        change: impl Fn(&Subscription, &Progress) -> Result<Changed, Error> + Send + Sync + 'static,
-    ) -> Result<Subscription, Error> {
+        change: impl Fn(&SubscriptionStatus) -> Result<Changed, Error> + Send + Sync + 'static,
+    ) -> Result<SubscriptionStatus, Error> {
         let store = access.admit().await?;
         let id = parse_id(&store, id).await?;
         let this = self.clone();
@@ -193,15 +200,18 @@ impl Broker {
                     let text = "the subscription belongs to a WebSocket, whose client can only delete it";
                     return Err(Error::Conflict(text.to_owned()));
                 }
-                let found = found.ok_or_else(|| no_subscription(&id.to_string()))?;
-                let current = found.subscription;
-                let Changed { settings, ttl_s } = change(&current, &found.progress)?;
-                if settings == current.settings && ttl_s.is_none() {
-                    return Ok(current);
+                let mut found = found.ok_or_else(|| no_subscription(&id.to_string()))?;
+                found.awaits_confirmation = this.awaits_confirmation(&found.subscription);
+                let Changed { settings, ttl_s } = change(&found)?;
+                if settings == found.subscription.settings && ttl_s.is_none() {
+                    return Ok(found);
                 }
-                let changed = SubscriptionChange { last_known_revision: current.revision, settings, ttl_s };
+                let changed = SubscriptionChange { last_known_revision: found.subscription.revision, settings, ttl_s };
                 match store.update_subscription(&queue, id, &changed).await? {
-                    SubscriptionUpdate::Done => return Ok(Subscription { settings: changed.settings, ..current }),
+                    SubscriptionUpdate::Done => {
+                        found.subscription.settings = changed.settings;
+                        return Ok(found);
+                    }
                     SubscriptionUpdate::Stale => {}
                     SubscriptionUpdate::SubscriberTaken(_) => return Err(Error::subscriber_taken()),
                 }
@@ -210,6 +220,15 @@ impl Broker {
         })
         .await
     }
+}
+
+/// Succeeds unless nothing is sent before the subscriber has confirmed the subscription.
+pub(super) fn check_confirmed(status: &SubscriptionStatus) -> Result<(), Error> {
+    if status.awaits_confirmation {
+        let text = "the subscription is not confirmed; its subscriber gets no messages before it confirms";
+        return Err(Error::Conflict(text.to_owned()));
+    }
+    Ok(())
 }
 
 /// Makes `key` the first key. The former first key signs too for a while.

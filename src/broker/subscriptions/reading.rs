@@ -118,7 +118,8 @@ fn with_connected(page: SubscriptionPage, connected: Vec<Subscription>, limit: u
 
 /// Returns the status of the subscription of a connection, whose deliveries are not stored.
 fn of_connection(subscription: Subscription) -> SubscriptionStatus {
-    SubscriptionStatus { subscription, progress: Progress::default(), pending: 0, awaits_confirmation: false }
+    let progress = Progress::default();
+    SubscriptionStatus { subscription, progress, pending: 0, held_until_us: None, awaits_confirmation: false }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Requests to deliver messages again.
 
-use super::change::{Changed, add_request};
+use super::change::{Changed, add_request, check_confirmed};
 use crate::auth::Caller;
 use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{DeliveryRequest, MessageId, Progress, QueueId, Rank, Subscription};
+use crate::domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus};
 
 /// Maximum number of ids in a request.
 const IDS_MAX: usize = 100;
@@ -19,14 +19,15 @@ pub enum RedeliveryRequest {
 }
 
 impl Broker {
-    /// Asks the deliverer to deliver messages again.
+    /// Asks the deliverer to deliver messages again. Returns the status of the subscription. If it is not
+    /// active, they wait until it is. Fails if it must be confirmed first, because a confirmation skips them.
     pub async fn redeliver(
         &self,
         caller: &Caller,
         queue: QueueId,
         id: &str,
         request: RedeliveryRequest,
-    ) -> Result<(), Error> {
+    ) -> Result<SubscriptionStatus, Error> {
         let access = self.store.authorize(caller, Action::Redeliver, &queue)?;
         let request = match request {
             RedeliveryRequest::Since(Since::Time(micros)) => {
@@ -44,12 +45,13 @@ impl Broker {
             }
             RedeliveryRequest::Ids(ids) => DeliveryRequest::redeliver(&parse_ids(&queue, &ids)?),
         };
-        let change = move |current: &Subscription, progress: &Progress| {
-            let mut settings = current.settings.clone();
-            add_request(&mut settings, progress, request.clone())?;
+        let change = move |current: &SubscriptionStatus| {
+            check_confirmed(current)?;
+            let mut settings = current.subscription.settings.clone();
+            add_request(&mut settings, &current.progress, request.clone())?;
             Ok(Changed::settings(settings))
         };
-        self.change_subscription(&access, queue, id, change).await.map(drop)
+        self.change_subscription(&access, queue, id, change).await
     }
 }
 

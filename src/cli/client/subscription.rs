@@ -36,7 +36,7 @@ pub(in crate::cli) enum Command {
     Attempts(One),
     /// Stops notifications until the subscription is resumed
     Pause(Several),
-    /// Continues notifications of subscriptions that are paused or disabled
+    /// Continues notifications of subscriptions that are paused, disabled or held
     Resume(Several),
     /// Delivers messages again
     Redeliver(Redelivery),
@@ -114,7 +114,14 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
 
 async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
     let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[("ID", left), ("SUBSCRIBER", left), ("AGE", right), ("TTL", right), ("STATE", left)]);
+    let mut table = Table::new(&[
+        ("ID", left),
+        ("SUBSCRIBER", left),
+        ("AGE", right),
+        ("TTL", right),
+        ("STATE", left),
+        ("UNTIL", left),
+    ]);
     let mut pages = Pages::new(service, "subscriptions", queue_path(queue, "/subscriptions?with_delivery=true"), limit);
     while let Some(subscriptions) = pages.next().await? {
         for subscription in subscriptions {
@@ -128,6 +135,7 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
                 duration_of(&subscription["age"]).into(),
                 duration_of(&subscription["ttl"]).into(),
                 cell("state", &subscription["delivery"]["state"]),
+                inline(&subscription["delivery"]["until"], true).into(),
             ]);
         }
     }
@@ -195,7 +203,7 @@ async fn show(one: &One, service: &Service, output: &mut Output) -> Result<(), E
 /// Returns the cell of a property of the deliveries.
 fn cell(name: &str, value: &Value) -> Cell {
     let color = match value.as_str() {
-        Some("paused" | "unconfirmed") if name == "state" => Some(Color::Yellow),
+        Some("paused" | "unconfirmed" | "held") if name == "state" => Some(Color::Yellow),
         Some("disabled") if name == "state" => Some(Color::Red),
         _ => None,
     };
@@ -253,9 +261,15 @@ async fn redeliver(redelivery: &Redelivery, service: &Service, output: &mut Outp
         None => json!({ "ids": redelivery.id }),
     };
     let response = service.request(Method::POST, &redelivery.one.path("/redeliver")).json(&document).send().await?;
-    let id = &redelivery.one.subscription;
-    let document = json!({ "id": id, "redelivers": response.status == StatusCode::ACCEPTED });
-    output.done(&format!("subscription {id} delivers messages again"), &document)
+    let (id, is_accepted) = (&redelivery.one.subscription, response.status == StatusCode::ACCEPTED);
+    let status = response.json()?;
+    let wait = match (status["state"].as_str(), status["until"].as_str()) {
+        (None | Some("active"), _) => String::new(),
+        (Some(state), None) => format!(" when it is resumed; it is {}", printable(state)),
+        (Some(state), Some(until)) => format!(" later; it is {} until {}", printable(state), printable(until)),
+    };
+    let document = json!({ "id": id, "redelivers": is_accepted, "state": status["state"], "until": status["until"] });
+    output.done(&format!("subscription {id} delivers messages again{wait}"), &document)
 }
 
 async fn rm(several: &Several, service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -45,7 +45,7 @@ function isFailing({ delivery }) {
 function list(page, queue, items, changed) {
   const columns = [
     ['Subscriber', one => button(one.subscriber, () => page.attempt(() => show(page, queue, one, changed), 'Opening the subscription'), { class: 'link' })],
-    ['State', one => h('span', { class: `tag ${one.delivery.state}` }, one.delivery.state)],
+    ['State', one => [h('span', { class: `tag ${one.delivery.state}` }, one.delivery.state), one.delivery.until ? h('small', {}, 'until ', time(one.delivery.until)) : null]],
     ['Failing since', one => time(one.delivery.failing_since)],
     ['Lag', one => number(one.delivery.pending), 'figure'],
     ['Delivered', one => number(one.delivery.delivered), 'figure'],
@@ -67,14 +67,14 @@ async function show(page, queue, one, changed) {
     ['Took', attempt => `${number(attempt.duration_ms)} ms`, 'figure'],
     ['Response', attempt => h('bdi', { class: 'preview' }, [attempt.error, attempt.response].filter(Boolean).join(': ')), 'body'],
   ];
-  const isActive = delivery.state === 'active';
+  const isSending = ['active', 'unconfirmed'].includes(delivery.state);
   const close = dialog(one.subscriber,
-    facts(['Id', one.id], ['Time to live', duration(one.ttl)], delivery.reason ? ['Reason', delivery.reason] : null,
+    facts(['Id', one.id], ['Time to live', duration(one.ttl)], delivery.reason ? ['Reason', delivery.reason] : null, delivery.until ? ['Until', time(delivery.until)] : null,
       ['Lag', count(delivery.pending, 'message')], ['To retry', number(delivery.retrying)], ['Missed', number(delivery.missed)], ['Attempts', number(delivery.attempts)]),
     h('h3', {}, 'Last attempts'),
     body.attempts.length ? table(columns, body.attempts, { key: attempt => `${attempt.message_id} ${attempt.attempt}`, label: 'Attempts' }) : h('p', { class: 'faint' }, 'None yet.'),
     h('div', { class: 'bar' },
-      isActive ? page.action('Pause', { method: 'POST', path: `${at}/pause` }, { done }) : page.action('Resume', { method: 'POST', path: `${at}/resume` }, { kind: 'primary', done }),
+      isSending ? page.action('Pause', { method: 'POST', path: `${at}/pause` }, { done }) : page.action('Resume', { method: 'POST', path: `${at}/resume` }, { kind: 'primary', done }),
       button('Redeliver…', () => redeliver(page, at, done)),
       page.action('Delete', { method: 'DELETE', path: at }, { kind: 'danger', confirm: page.ask(`This deletes the subscription of ${one.subscriber}, with the messages that it would retry.`), done })));
 }

@@ -156,7 +156,8 @@ fn read_status(
         let subscription = read_subscription(id, &record, now_us)?;
         let progress = delivery_record::decode_progress(queue, &progress)?;
         let pending = progress.pending(feed_total);
-        Ok(SubscriptionStatus { subscription, progress, pending, awaits_confirmation: false })
+        let held_until_us = progress.held_until_us(now_us);
+        Ok(SubscriptionStatus { subscription, progress, pending, held_until_us, awaits_confirmation: false })
     };
     read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
 }

@@ -111,7 +111,8 @@ impl<T: Table> View<T> {
             let subscription = decode_subscription(id, record, now_us)?;
             let progress = self.progress(queue, state, id)?;
             let pending = progress.pending(feed_total(state));
-            Ok(SubscriptionStatus { subscription, progress, pending, awaits_confirmation: false })
+            let held_until_us = progress.held_until_us(now_us);
+            Ok(SubscriptionStatus { subscription, progress, pending, held_until_us, awaits_confirmation: false })
         };
         read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
     }
