@@ -38,18 +38,17 @@ pub(super) async fn run(
     delivery: &Delivery,
     mut lease_until: watch::Receiver<Instant>,
 ) -> Option<Outcome> {
+    // Without a subscriber that may be called, the subscription is being paused.
+    let subscriber = target.subscriber.as_ref().ok()?;
     // With its own time limit, so that it takes no time of a connection or of the lease.
     let token = tokio::select! {
-        token = trust_token(context, target) => token,
+        token = trust_token(context, target, subscriber) => token,
         () = context.stopping.cancelled() => return None,
     };
-    let permit = match &target.subscriber {
-        Ok(subscriber) => tokio::select! {
-            permit = context.client.permit(deliveries.queue().project(), subscriber) => Some(permit),
-            () = context.stopping.cancelled() => return None,
-            () = target.retired.cancelled() => return None,
-        },
-        Err(_) => None,
+    let permit = tokio::select! {
+        permit = context.client.permit(deliveries.queue().project(), subscriber) => permit,
+        () = context.stopping.cancelled() => return None,
+        () = target.retired.cancelled() => return None,
     };
     while *lease_until.borrow_and_update() < Instant::now() + ATTEMPT_DURATION_MAX {
         lease_until.changed().await.ok()?;
@@ -62,8 +61,8 @@ pub(super) async fn run(
     let _in_flight = context.metrics.push().begin_attempt();
     let (began, at_s) = (Instant::now(), notification::unix_seconds());
     let body = notification::body(deliveries.queue().name(), id, &message, &target.options);
-    let answer = match (&target.subscriber, token) {
-        (Ok(subscriber), Ok(token)) => {
+    let answer = match token {
+        Ok(token) => {
             if let Some(mailto) = subscriber.mail() {
                 send_mail(context, deliveries, target, (id, message.id), mailto, &body).await
             } else {
@@ -76,8 +75,7 @@ pub(super) async fn run(
                 context.client.post(deliveries.queue().project(), subscriber, headers, body).await
             }
         }
-        (Err(reason), _) => Err(Failure::Refused(reason.clone())),
-        (_, Err(reason)) => Err(Failure::Refused(reason)),
+        Err(reason) => Err(Failure::Refused(reason)),
     };
 
     let mut attempt = Attempt {
@@ -104,9 +102,7 @@ pub(super) async fn run(
             attempt.error = response.note;
             match response.status {
                 200..=299 => AttemptResult::Delivered,
-                GONE if target.subscriber.as_ref().is_ok_and(|subscriber| subscriber.mail().is_none()) => {
-                    AttemptResult::Gone
-                }
+                GONE if subscriber.mail().is_none() => AttemptResult::Gone,
                 status => {
                     attempt.error = Some(format!("the subscriber has answered {status}"));
                     AttemptResult::Failed { retry_after: response.retry_after, is_given_up: false }
@@ -151,10 +147,13 @@ async fn send_mail(
 }
 
 /// Returns the token for a subscriber that needs one, or why there is none.
-async fn trust_token(context: &Context, target: &Target) -> Result<Option<HeaderValue>, String> {
+async fn trust_token(
+    context: &Context,
+    target: &Target,
+    subscriber: &Subscriber,
+) -> Result<Option<HeaderValue>, String> {
     let Some(trust) = &target.trust else {
-        let needs_trust = target.subscriber.as_ref().is_ok_and(Subscriber::needs_trust);
-        return if needs_trust { Err("the subscription has no trust".to_owned()) } else { Ok(None) };
+        return if subscriber.needs_trust() { Err("the subscription has no trust".to_owned()) } else { Ok(None) };
     };
     let trusts = context.trusts.as_ref().ok_or("this process does not use Keystone, so it has no trusts")?;
     let token = trusts.token(trust).await.map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use crate::broker::Error;
 use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{
     DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Rank, RetryPolicy, Subscription,
-    SubscriptionId, SubscriptionStatus,
+    SubscriptionId, SubscriptionState, SubscriptionStatus,
 };
 use crate::memory_budget::BudgetExceeded;
 use crate::push::subscription::SubscriptionDeliveries;
@@ -136,8 +136,23 @@ impl Deliverer {
                 SubscriptionDeliveries::new(subscription, options, policy, progress, requires_confirmation, now);
             self.subscribers.insert(id, Managed { state, target, memory });
         }
+        self.pause_if_refused(id);
         self.redeliver_abandoned(id).await?;
         self.carry_out_requests(id).await
+    }
+
+    /// Pauses a subscription whose subscriber this process may not call. Otherwise, its messages would be
+    /// given up, although another process may call it.
+    fn pause_if_refused(&mut self, id: SubscriptionId) {
+        if let Some(managed) = self.subscribers.get_mut(id)
+            && let Err(reason) = &managed.target.subscriber
+            && managed.state.subscription.settings.state == SubscriptionState::Active
+        {
+            let reason = format!("The process that delivers refuses the subscriber: {reason}.");
+            let state = SubscriptionState::Paused(Some(reason));
+            managed.stop(state.clone());
+            self.stops.push((id, state));
+        }
     }
 
     /// Delivers the messages again whose first attempt an earlier holder has begun.
