@@ -2,7 +2,8 @@
 --
 -- ARGV  1 id
 -- Returns {'none'} if it does not exist; {'due'} if due changes must be applied first; otherwise
---       {'subscription', now, record, progress, total of the feed}.
+--       {'subscription', now, record, progress, total of the feed, until when attempts of a process
+--       that has lost the delivery lease may still run (µs) or 0}.
 assert(#ARGV == 1, 'subscription_get: 1 argument')
 local id = ARGV[1]
 
@@ -13,5 +14,5 @@ elseif load_queue() then
 end
 return {
   'subscription', decimal(now), redis.call('HGET', subscriptions, id), redis.call('HGET', deliveries, 'p' .. id),
-  decimal(feed_total()),
+  decimal(feed_total()), decimal(lost_until(redis.call('HGET', deliveries, 'o'))),
 }

@@ -3,7 +3,8 @@
 --
 -- ARGV  1 id after which the list starts, or empty    2 maximum number of subscriptions
 -- Returns {'due'} if due changes must be applied first; otherwise {'subscriptions', now, total of the
---       feed, 1 if no subscription follows or 0, then for each subscription its id, its record and its progress}.
+--       feed, until when attempts of a process that has lost the delivery lease may still run (µs) or
+--       0, 1 if no subscription follows or 0, then for each subscription its id, its record and its progress}.
 assert(#ARGV == 2, 'subscription_list: 2 arguments')
 local after, limit = ARGV[1], ARGV[2]
 
@@ -22,7 +23,8 @@ for i, id in ipairs(found) do
 end
 local is_last = #ids == #found and #found < tonumber(limit)
 local records, progress = query_in_chunks('HMGET', subscriptions, ids), query_in_chunks('HMGET', deliveries, fields)
-local reply = {'subscriptions', decimal(now), decimal(feed_total()), is_last and '1' or '0'}
+local lost = lost_until(redis.call('HGET', deliveries, 'o'))
+local reply = {'subscriptions', decimal(now), decimal(feed_total()), decimal(lost), is_last and '1' or '0'}
 for i, id in ipairs(ids) do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, records[i], progress[i]
 end

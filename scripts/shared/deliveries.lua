@@ -3,7 +3,8 @@
 -- Field w of the queue is the delivery lease (lease.lua). It is in the queue, so that a post reads
 -- it without a further key. Field s of `deliveries` is what the last holder had seen when it ended
 -- the lease: the last visible rank, the version of the subscriptions, and the time (µs) when the
--- next retry is due, or 0.
+-- next retry is due, or 0. Field o is the time (µs) until which attempts of a holder that has not
+-- ended its lease may still run.
 local SEEN = '>I8I8I8'
 
 -- Returns the number of messages that were ever visible, or were deleted while they were delayed.
@@ -12,8 +13,22 @@ local function feed_total()
   return posted_total - redis.call('ZCARD', delayed)
 end
 
--- Returns the state of the feed (FeedState). The last number is when the first delayed message is
--- due, or 0.
+-- Returns the time (µs) until which attempts of a process that has lost the lease may still run, or
+-- 0. `known` is field o. A lease of `holder` is not lost.
+local function lost_until(known, holder)
+  local at = tonumber(known or '0')
+  local _, expires_at, last_holder = read_lease(queue, DELIVERY_LEASE)
+  if last_holder and last_holder ~= NO_CLAIM and last_holder ~= holder
+    and not is_lease_live(expires_at, DELIVERY_LEASE_US) then
+    at = math.max(at, expires_at + LOST_ATTEMPTS_US)
+  end
+  -- A clock that has stepped back does not prolong it.
+  return at > now and math.min(at, now + DELIVERY_LEASE_US + LOST_ATTEMPTS_US) or 0
+end
+
+-- Returns the state of the feed (FeedState). The last numbers are when the first delayed message is
+-- due, and until when attempts of a process that has lost the lease may still run, or 0. Call this
+-- only if the lease is live.
 local function feed_state()
   local next_delayed = 0
   if logical_packed then
@@ -21,8 +36,9 @@ local function feed_state()
     local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
     next_delayed = first and tonumber(first) - offset or 0
   end
-  local version = redis.call('HGET', deliveries, 'v') or '0'
-  return decimal(now), decimal(last_visible), decimal(feed_total()), version, decimal(next_delayed)
+  local version, lost = unpack(redis.call('HMGET', deliveries, 'v', 'o'))
+  return decimal(now), decimal(last_visible), decimal(feed_total()), version or '0', decimal(next_delayed),
+    lost and tonumber(lost) > now and lost or '0'
 end
 
 -- Returns the time (µs) when the lease expires, or from which work is due; infinity if none will be.

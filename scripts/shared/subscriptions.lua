@@ -9,7 +9,7 @@
 -- `deliveries` has these fields: 'p' and an id: progress of the subscription; 'a', an id and a
 -- place: one of its last attempts; v: the version of the subscriptions, which changes with each of
 -- them; l: their last changes (storage/subscription_changes.rs); s: what the last holder of the lease
--- has seen (deliveries.lua).
+-- has seen, and o: until when attempts of a lost one may run (deliveries.lua).
 -- `retries` has a record by the id of the subscription and the key of the message. `retry_times`
 -- has an entry of each: the id, the time (µs) when the retry is due, in 8 bytes, and the key.
 local SUBSCRIPTION = '>c16I4c0I8I8I8'

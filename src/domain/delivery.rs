@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, MessageId, Rank, Subscription};
+use super::{DeliveryOptions, Message, MessageId, Rank, Subscription};
 
 /// Number of the last attempts that are kept for each subscription.
 pub const ATTEMPTS_KEPT: usize = 20;
@@ -79,9 +79,23 @@ pub struct SubscriptionStatus {
     /// The time until which the subscriber has asked to send nothing, in microseconds since 1970, if it is in
     /// the future.
     pub held_until_us: Option<u64>,
+    /// Until when attempts of a process that has lost the delivery lease may still run, in microseconds since
+    /// 1970; 0 if none can.
+    pub lost_until_us: u64,
     /// Whether nothing is sent because the subscriber has not confirmed the subscription. Stores do not
     /// know whether it must, and return false.
     pub awaits_confirmation: bool,
+}
+
+impl SubscriptionStatus {
+    /// Returns the time until which an ordered subscription waits for attempts of a lost process, in
+    /// microseconds since 1970, if it waits.
+    #[must_use]
+    pub fn waits_until_us(&self) -> Option<u64> {
+        let options = &self.subscription.settings.options;
+        let until_us = Some(self.lost_until_us).filter(|until_us| *until_us > 0)?;
+        DeliveryOptions::parse(options).is_ok_and(|options| options.ordered).then_some(until_us)
+    }
 }
 
 /// A message that is to be delivered again, with the message itself, which may be gone from its

@@ -1,10 +1,13 @@
 //! One attempt to notify a subscriber of a message.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{self, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{HeaderName, HeaderValue};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::client::{Failure, Response};
 use super::context::Context;
@@ -28,8 +31,8 @@ pub(super) struct Finished {
     pub(super) outcome: Option<Outcome>,
 }
 
-/// Makes an attempt as soon as a connection is free. It does not begin unless it ends before another
-/// process can have the lease, which lasts until `lease_until`.
+/// Makes an attempt as soon as a connection is free. It begins only while no other process can have the
+/// lease, which lasts until `lease_until`, and ends within [`ATTEMPT_DURATION_MAX`].
 pub(super) async fn run(
     context: &Context,
     deliveries: &QueueDeliveries,
@@ -50,8 +53,10 @@ pub(super) async fn run(
         () = context.stopping.cancelled() => return None,
         () = target.retired.cancelled() => return None,
     };
-    while *lease_until.borrow_and_update() < Instant::now() + ATTEMPT_DURATION_MAX {
+    let mut began = Instant::now();
+    while *lease_until.borrow_and_update() <= began {
         lease_until.changed().await.ok()?;
+        began = Instant::now();
     }
     if target.retired.is_cancelled() {
         return None;
@@ -59,24 +64,23 @@ pub(super) async fn run(
     // An opened body takes memory, and many attempts may wait for a connection.
     let message = deliveries.open(&delivery.message).ok()?;
     let _in_flight = context.metrics.push().begin_attempt();
-    let (began, at_s) = (Instant::now(), notification::unix_seconds());
+    let at_s = notification::unix_seconds();
     let body = notification::body(deliveries.queue().name(), id, &message, &target.options);
-    let answer = match token {
-        Ok(token) => {
-            if let Some(mailto) = subscriber.mail() {
-                send_mail(context, deliveries, target, (id, message.id), mailto, &body).await
-            } else {
-                let message_id = message.id.to_string();
-                let mut headers = notification::headers(&target.options, &target.keys, &message_id, at_s, &body);
-                notification::add_trace(&mut headers, &message);
-                if let Some(token) = token {
-                    headers.insert(AUTH_TOKEN, token);
-                }
-                context.client.post(deliveries.queue().project(), subscriber, headers, body).await
+    let send = async {
+        let token = token.map_err(Failure::Refused)?;
+        if let Some(mailto) = subscriber.mail() {
+            send_mail(context, deliveries, target, (id, message.id), mailto, &body).await
+        } else {
+            let message_id = message.id.to_string();
+            let mut headers = notification::headers(&target.options, &target.keys, &message_id, at_s, &body);
+            notification::add_trace(&mut headers, &message);
+            if let Some(token) = token {
+                headers.insert(AUTH_TOKEN, token);
             }
+            context.client.post(deliveries.queue().project(), subscriber, headers, body).await
         }
-        Err(reason) => Err(Failure::Refused(reason)),
     };
+    let answer = before(began + ATTEMPT_DURATION_MAX, send).await.unwrap_or(Err(Failure::Timeout));
 
     let mut attempt = Attempt {
         message: message.id.bits(),
@@ -132,6 +136,16 @@ pub(super) async fn run(
     Some(Outcome { message: message.id, subscriber: target.text.clone(), attempt, result })
 }
 
+/// Runs a future until this time. No part of it runs later, even if the process was stopped meanwhile: by
+/// then, another process may send the next message. A timeout alone polls the future first.
+async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let poll = |context: &mut task::Context<'_>| {
+        if Instant::now() < deadline { future.as_mut().poll(context) } else { Poll::Pending }
+    };
+    timeout_at(deadline, poll_fn(poll)).await.ok()
+}
+
 /// Sends a message by mail.
 async fn send_mail(
     context: &Context,
@@ -166,4 +180,28 @@ async fn trust_token(
 fn delay(message: &Message) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_micros(message.id.rank().micros()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_of_an_attempt_runs_after_its_deadline() {
+        let (sender, ready) = tokio::sync::oneshot::channel();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut has_run = false;
+        let mut attempt = Box::pin(before(deadline, async {
+            let _ready = ready.await;
+            has_run = true;
+        }));
+        assert!(futures::poll!(&mut attempt).is_pending());
+
+        // As after a pause of the process, the future is ready and the deadline is over.
+        sender.send(()).unwrap();
+        tokio::time::advance(Duration::from_secs(60)).await;
+
+        assert_eq!(attempt.await, None);
+        assert!(!has_run);
+    }
 }

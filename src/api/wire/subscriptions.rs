@@ -19,6 +19,9 @@ const MICROS_IN_SECOND: u64 = 1_000_000;
 pub const BODY_BYTES_MAX: u64 = 65_536;
 /// Maximum number of characters of an invalid value that an error shows.
 const SHOWN_CHARS_MAX: usize = 64;
+/// Why a subscription is held.
+const ASKED_TO_WAIT: &str = "The subscriber has asked to wait (Retry-After).";
+const PROCESS_LOST: &str = "The process that delivered is lost, and its last request may still run.";
 const NOT_AN_OBJECT: &str = "Subscriptions must be a dict.";
 
 /// A page of a list of subscriptions.
@@ -92,15 +95,17 @@ struct DeliveryDocument {
 #[must_use]
 pub fn state_document(status: &SubscriptionStatus) -> StateDocument {
     let of = |state, reason: Option<&str>| StateDocument { state, reason: reason.map(str::to_owned), until: None };
-    match (&status.subscription.settings.state, status.held_until_us) {
-        (SubscriptionState::Paused(reason), _) => of("paused", reason.as_deref()),
-        (SubscriptionState::Disabled(reason), _) => of("disabled", Some(reason)),
-        (SubscriptionState::Active, _) if status.awaits_confirmation => of("unconfirmed", None),
-        (SubscriptionState::Active, Some(until_us)) => StateDocument {
-            until: Some(timestamp(until_us.div_ceil(MICROS_IN_SECOND))),
-            ..of("held", Some("The subscriber has asked to wait (Retry-After)."))
-        },
-        (SubscriptionState::Active, None) => of("active", None),
+    let held = |reason, until_us: u64| {
+        let until = Some(timestamp(until_us.div_ceil(MICROS_IN_SECOND)));
+        StateDocument { until, ..of("held", Some(reason)) }
+    };
+    match (&status.subscription.settings.state, status.held_until_us, status.waits_until_us()) {
+        (SubscriptionState::Paused(reason), ..) => of("paused", reason.as_deref()),
+        (SubscriptionState::Disabled(reason), ..) => of("disabled", Some(reason)),
+        (SubscriptionState::Active, ..) if status.awaits_confirmation => of("unconfirmed", None),
+        (SubscriptionState::Active, Some(until_us), _) => held(ASKED_TO_WAIT, until_us),
+        (SubscriptionState::Active, None, Some(until_us)) => held(PROCESS_LOST, until_us),
+        (SubscriptionState::Active, None, None) => of("active", None),
     }
 }
 

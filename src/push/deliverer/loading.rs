@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::subscribers::Managed;
-use super::{Deliverer, RENEWAL_INTERVAL, Stop};
+use super::{Deliverer, POLICY_INTERVAL, Stop};
 use crate::broker::Error;
 use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{
@@ -28,7 +28,7 @@ impl Deliverer {
     pub(super) async fn reload_if_changed(&mut self) -> Result<(), Stop> {
         let version = self.feed.subscriptions_version;
         let is_current = self.version == Some(version);
-        if is_current && self.policy_read_at.is_some_and(|at| at.elapsed() < RENEWAL_INTERVAL) {
+        if is_current && self.policy_read_at.is_some_and(|at| at.elapsed() < POLICY_INTERVAL) {
             return Ok(());
         }
         let queue_policy = self.deliveries.metadata_value("_retry_policy").await?;
@@ -59,6 +59,7 @@ impl Deliverer {
     /// Loads these subscriptions.
     async fn load(&mut self, changed: BTreeSet<SubscriptionId>) -> Result<(), Stop> {
         for id in changed {
+            self.renew_if_due().await?;
             let found = self.deliveries.subscription(id).await;
             match self.unless_unreadable(id, found)?.flatten() {
                 Some(found) => self.adopt(found).await?,
@@ -72,6 +73,7 @@ impl Deliverer {
         let mut gone: BTreeSet<SubscriptionId> = self.subscribers.ids().collect();
         let mut after = None;
         loop {
+            self.renew_if_due().await?;
             let page = self.deliveries.subscriptions(after, SUBSCRIPTIONS_PER_PAGE).await?;
             after = page.reached;
             for found in page.subscriptions {
@@ -132,8 +134,9 @@ impl Deliverer {
         } else {
             let requires_confirmation = self.context.requires_confirmation(&subscription.settings.subscriber);
             let now = Instant::now();
-            let state =
+            let mut state =
                 SubscriptionDeliveries::new(subscription, options, policy, progress, requires_confirmation, now);
+            state.wait_for_lost_attempts(self.feed.lost_until_us);
             self.subscribers.insert(id, Managed { state, target, memory });
         }
         self.pause_if_refused(id);
@@ -239,6 +242,7 @@ impl Deliverer {
             self.save().await?;
         }
         for (id, limit) in wanting {
+            self.renew_if_due().await?;
             // A page has fewer if they are large, and all of it may be running.
             let (mut retries, mut after) = (Vec::new(), None);
             while retries.is_empty() {

@@ -30,14 +30,16 @@ use crate::broker::deliveries::QueueDeliveries;
 use crate::domain::retry_policy::PolicySetting;
 use crate::domain::{Rank, SubscriptionId, SubscriptionState};
 use crate::metrics::Share;
-use crate::storage::{DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
+use crate::storage::{ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
 
 /// Shortest pause before something is tried again that could not be done.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Maximum time until an outcome is saved.
 const SAVE_INTERVAL: Duration = Duration::from_millis(100);
-/// Time after which the lease is renewed.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(4);
+/// Time after which the lease is renewed. It leaves time for a few repetitions.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
+/// Time for which the retry policy of the queue is used before it is read again.
+const POLICY_INTERVAL: Duration = Duration::from_secs(4);
 /// How long the lease is kept without work, because most queues get further messages.
 const LINGER: Duration = Duration::from_secs(5);
 /// Pause before messages are loaded again for which there was no memory.
@@ -58,7 +60,7 @@ pub(super) struct Deliverer {
     feed_at: Instant,
     /// Whether a signal has come since. It may be about messages or subscriptions.
     is_outdated: bool,
-    /// Until when no other process can have the lease.
+    /// Until when no other process can have the lease. After that, no attempt begins.
     lease_until: watch::Sender<Instant>,
     /// The version of the subscriptions that were loaded.
     version: Option<u64>,
@@ -166,7 +168,9 @@ impl Deliverer {
                 }
                 Err(Stop::Store(Error::Store(error))) if error.is_transient() => {
                     debug!(queue = %self.deliveries.queue(), %error, "deliveries wait for the store");
-                    if Instant::now() >= *self.lease_until.borrow() {
+                    // The lease can still be renewed if no other process has taken it. All attempts have ended by
+                    // this time.
+                    if Instant::now() >= *self.lease_until.borrow() + ATTEMPT_DURATION_MAX {
                         return None;
                     }
                     sleep(PAUSE_AFTER_FAILURE).await;
@@ -290,10 +294,11 @@ impl Deliverer {
 
     /// Stores which subscriptions are paused or disabled. If this fails, it is repeated.
     async fn store_stops(&mut self) -> Result<(), Stop> {
-        while let Some((id, state)) = self.stops.first() {
-            if let Some(managed) = self.subscribers.get(*id) {
+        while let Some((id, state)) = self.stops.first().cloned() {
+            self.renew_if_due().await?;
+            if let Some(managed) = self.subscribers.get(id) {
                 let revision = managed.state.subscription.revision;
-                follow_ups::stop(&self.deliveries, *id, revision, &managed.target, state).await?;
+                follow_ups::stop(&self.deliveries, id, revision, &managed.target, &state).await?;
             }
             self.stops.remove(0);
         }

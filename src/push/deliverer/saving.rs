@@ -21,6 +21,11 @@ impl Deliverer {
             || self.feed_at.elapsed() >= RENEWAL_INTERVAL
     }
 
+    /// Renews the lease during work that takes long, if it is time.
+    pub(super) async fn renew_if_due(&mut self) -> Result<(), Stop> {
+        if self.feed_at.elapsed() >= RENEWAL_INTERVAL { self.save().await } else { Ok(()) }
+    }
+
     /// Saves what has changed, renews the lease, and learns the state of the feed.
     pub(super) async fn save(&mut self) -> Result<(), Stop> {
         let mut changes: Vec<_> =

@@ -54,6 +54,8 @@ pub(super) struct SubscriptionDeliveries {
     knows_retries: bool,
     /// Whether subscribers must confirm before they are notified.
     requires_confirmation: bool,
+    /// Until when attempts of a process that has lost the lease may still run, in microseconds since 1970.
+    lost_until_us: u64,
     /// Whether the store has to be asked for the due retries.
     retries_changed: bool,
     /// Number of attempts that have failed since the last success.
@@ -124,6 +126,7 @@ impl SubscriptionDeliveries {
             with_retry: HashSet::new(),
             knows_retries: !retries_changed,
             requires_confirmation,
+            lost_until_us: 0,
             retries_changed,
             failures_in_a_row: 0,
             is_changed: false,
@@ -201,9 +204,19 @@ impl SubscriptionDeliveries {
         self.progress.retries as usize > self.running_retries()
     }
 
-    /// Returns whether the subscriber has asked to send nothing at this time.
+    /// Begins no attempt of an ordered subscription before this time, in microseconds since 1970.
+    pub(super) fn wait_for_lost_attempts(&mut self, lost_until_us: u64) {
+        self.lost_until_us = lost_until_us;
+    }
+
+    /// Returns the time until which nothing is sent, in microseconds since 1970: the subscriber has asked to
+    /// wait, or attempts of a process that has lost the lease may still run.
+    fn hold_until_us(&self) -> u64 {
+        self.progress.hold_until_us.max(if self.options.ordered { self.lost_until_us } else { 0 })
+    }
+
     fn is_held(&self, now_us: u64) -> bool {
-        now_us < self.progress.hold_until_us
+        now_us < self.hold_until_us()
     }
 
     /// Returns whether this message is running.
@@ -517,7 +530,7 @@ impl SubscriptionDeliveries {
         if !self.is_active() || self.free() == 0 {
             return None;
         }
-        let hold_until_us = self.progress.hold_until_us;
+        let hold_until_us = self.hold_until_us();
         let hold_end_us = self.is_held(now_us).then_some(hold_until_us);
         let retry_us = self.has_waiting_retries().then(|| self.progress.next_retry_us.max(hold_until_us));
         hold_end_us.into_iter().chain(retry_us).min()

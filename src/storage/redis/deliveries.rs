@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes};
 use tokio::sync::broadcast;
+use tracing::debug;
 use uuid::Uuid;
 
 use super::RedisStore;
@@ -32,7 +33,8 @@ impl DeliveryStore for RedisStore {
         queue: &QueueId,
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
-        let args = [Bytes::copy_from_slice(holder.as_bytes())];
+        let may_replace = Bytes::from_static(if self.signals.replaces_lost_holders() { b"1" } else { b"0" });
+        let args = [Bytes::copy_from_slice(holder.as_bytes()), may_replace];
         let (kind, mut reply) = self.run_applying_due(&DELIVERY_LEASE, queue, &args).await?;
         match kind.as_str() {
             "none" => Ok(None),
@@ -115,7 +117,18 @@ impl DeliveryStore for RedisStore {
     }
 
     fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
-        self.signals.receiver(&self.connection)
+        let store = self.clone();
+        self.signals.receiver(&self.connection, move || store.connection.spawn(store.clone().visit_due_queues()))
+    }
+}
+
+impl RedisStore {
+    /// Visits the due queues, among them those whose delivery leases have expired. If this fails, the janitor
+    /// does it later.
+    async fn visit_due_queues(self) {
+        if let Err(error) = self.apply_all_due().await {
+            debug!(%error, "cannot visit the due queues after the loss of a process");
+        }
     }
 }
 
@@ -144,5 +157,6 @@ fn read_feed_state(reply: &mut Reply) -> Result<FeedState, Error> {
     let last = Rank::new(last).ok_or_else(|| Error::Corrupt(format!("{last} is not a rank")))?;
     let (total, subscriptions_version, next_delayed) = (reply.number()?, reply.number()?, reply.number()?);
     let next_delayed_us = Some(next_delayed).filter(|due_us| *due_us > 0);
-    Ok(FeedState { now_us, last, total, subscriptions_version, next_delayed_us })
+    let lost_until_us = reply.number()?;
+    Ok(FeedState { now_us, last, total, subscriptions_version, next_delayed_us, lost_until_us })
 }

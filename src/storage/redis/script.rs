@@ -17,6 +17,7 @@ use super::shard_digits::SHARD_DIGITS;
 use super::uri::Clock;
 use crate::domain::ATTEMPTS_KEPT;
 use crate::storage::catalogue::MOVE_LEASE_DURATION;
+use crate::storage::deliveries::LOST_ATTEMPTS_DURATION;
 use crate::storage::delivery_record::{ID_BYTES, PROGRESS_HEAD_BYTES};
 use crate::storage::entry::{
     CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED,
@@ -110,6 +111,7 @@ fn constants() -> String {
         ("UNLISTED_LEASE_S", POP_TERM.ttl_s as usize),
         ("TASK_LEASE_US", micros(TASK_LEASE_DURATION)),
         ("DELIVERY_LEASE_US", micros(DELIVERY_LEASE_DURATION)),
+        ("LOST_ATTEMPTS_US", micros(LOST_ATTEMPTS_DURATION)),
         ("MOVE_LEASE_US", micros(MOVE_LEASE_DURATION)),
         ("MOVED_KEYS", MOVED.len()),
         ("TASK_RUNNING", RUNNING.into()),

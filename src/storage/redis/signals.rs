@@ -4,6 +4,10 @@
 //! If the delivery lease of the queue is live, only its holder needs the signal. Otherwise one
 //! process should act at once. Processes know each other by heartbeats on the same channel, and
 //! each computes which of them is chosen for the queue (rendezvous hashing).
+//!
+//! If a process is lost, its leases expire at most [`DELIVERY_LEASE_DURATION`] later. Then one of the other
+//! processes visits all due queues, because the next visit of the janitor may be much later. A process
+//! does this after its start, too: it may be the successor of a lost one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -19,12 +23,14 @@ use super::connection::Connection;
 use super::keys::{self, SIGNAL_CHANNEL};
 use crate::domain::QueueId;
 use crate::storage::DeliverySignal;
-use crate::storage::deliveries::SIGNALS_MAX;
+use crate::storage::deliveries::{DELIVERY_LEASE_DURATION, SIGNALS_MAX};
 
 /// Time between two heartbeats of a process.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after its last heartbeat for which a process counts as live.
 const HEARTBEAT_LIFETIME: Duration = Duration::from_secs(3);
+/// Names the visit of due queues where processes compute which of them is chosen. No hash tag is empty.
+const VISIT: &str = "";
 /// Begins a heartbeat, and separates the parts of a payload. No hash tag contains it.
 const SEPARATOR: char = ' ';
 
@@ -42,22 +48,48 @@ struct Shared {
     /// it.
     holders: Mutex<HashMap<QueueId, Uuid>>,
     start: Once,
+    connection: Mutex<Connected>,
+}
+
+/// What this process knows of its connection to the store and of lost processes.
+struct Connected {
+    /// When this process has received its last heartbeat.
+    heard_at: Instant,
+    /// From when it takes leases that lost holders have not ended.
+    replaces_from: Instant,
+    /// When all leases of lost holders will have expired.
+    visit_at: Option<Instant>,
+}
+
+impl Connected {
+    /// Returns the state of a process that starts now.
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { heard_at: now, replaces_from: now, visit_at: Some(now + DELIVERY_LEASE_DURATION) }
+    }
 }
 
 impl Signals {
     /// Receives nothing until there is a receiver.
     pub(super) fn new(id: Uuid) -> Self {
         let (sender, _) = broadcast::channel(SIGNALS_MAX);
-        Self(Arc::new(Shared { id, sender, peers: Mutex::default(), holders: Mutex::default(), start: Once::new() }))
+        let ((peers, holders), connection) = (Default::default(), Mutex::new(Connected::new()));
+        Self(Arc::new(Shared { id, sender, peers, holders, start: Once::new(), connection }))
     }
 
-    /// Returns a receiver of all signals from now on. The first call starts to subscribe.
-    pub(super) fn receiver(&self, connection: &Connection) -> broadcast::Receiver<DeliverySignal> {
+    /// Returns a receiver of all signals from now on. The first call starts to subscribe. `visit` visits the
+    /// due queues after the loss of a process.
+    pub(super) fn receiver(
+        &self,
+        connection: &Connection,
+        visit: impl Fn() + Send + 'static,
+    ) -> broadcast::Receiver<DeliverySignal> {
         self.0.start.call_once(|| {
+            *self.connection() = Connected::new();
             let (this, database) = (self.clone(), connection.database());
             let receive = move |payload: &[u8]| this.receive(payload, database);
             connection.follow(SIGNAL_CHANNEL, receive);
-            connection.spawn(send_heartbeats(connection.clone(), self.0.id));
+            connection.spawn(self.clone().send_heartbeats(connection.clone(), visit));
         });
         self.0.sender.subscribe()
     }
@@ -76,6 +108,16 @@ impl Signals {
     /// Records that no holder of this process has the delivery lease of a queue.
     pub(super) fn forget_holder(&self, queue: &QueueId) {
         self.holders().remove(queue);
+    }
+
+    /// Returns whether this process takes leases that lost holders have not ended. After an outage of the
+    /// store, it gives them time to renew their leases first.
+    pub(super) fn replaces_lost_holders(&self) -> bool {
+        let connection = self.connection();
+        let is_connected =
+            connection.heard_at.elapsed() <= HEARTBEAT_LIFETIME && Instant::now() >= connection.replaces_from;
+        // Without signals, nothing is known of outages.
+        is_connected || !self.0.start.is_completed()
     }
 
     fn receive(&self, payload: &[u8], database: u8) {
@@ -112,15 +154,39 @@ impl Signals {
     /// Records the heartbeat of a process that uses the same database.
     fn note_heartbeat(&self, heartbeat: &[u8], database: u8) {
         let text = str::from_utf8(heartbeat).unwrap_or_default();
-        if let Some((its_database, id)) = text.split_once(SEPARATOR)
-            && its_database.parse() == Ok(database)
-            && let Ok(id) = id.parse::<Uuid>()
-            && id != self.0.id
-        {
-            let mut peers = self.peers();
-            peers.insert(id, Instant::now());
-            peers.retain(|_, heard| heard.elapsed() <= HEARTBEAT_LIFETIME);
+        let Some((its_database, id)) = text.split_once(SEPARATOR) else { return };
+        let Ok(id) = id.parse::<Uuid>() else { return };
+        if id == self.0.id {
+            self.note_own_heartbeat();
+        } else if its_database.parse() == Ok(database) {
+            self.peers().insert(id, Instant::now());
         }
+    }
+
+    fn note_own_heartbeat(&self) {
+        let (mut connection, now) = (self.connection(), Instant::now());
+        if connection.heard_at.elapsed() > HEARTBEAT_LIFETIME {
+            connection.replaces_from = now + DELIVERY_LEASE_DURATION;
+            connection.visit_at = Some(connection.replaces_from);
+        }
+        connection.heard_at = now;
+    }
+
+    /// Forgets the processes that are lost. Returns the time until the due queues are to be visited.
+    fn forget_lost(&self) -> Option<Duration> {
+        let mut lost_at = None;
+        self.peers().retain(|_, heard| {
+            let is_live = heard.elapsed() <= HEARTBEAT_LIFETIME;
+            lost_at = lost_at.max(Some(*heard).filter(|_| !is_live));
+            is_live
+        });
+        let mut connection = self.connection();
+        if let Some(lost_at) = lost_at {
+            // It may have renewed a lease until its next heartbeat was due.
+            let expired_at = lost_at + HEARTBEAT_INTERVAL + DELIVERY_LEASE_DURATION;
+            connection.visit_at = connection.visit_at.max(Some(expired_at));
+        }
+        connection.visit_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     /// Returns whether this process is the one of all live processes that should act.
@@ -132,23 +198,36 @@ impl Signals {
         live.all(|(id, _)| weight(id) < own)
     }
 
+    /// Returns whether the due queues are to be visited now, once.
+    fn take_visit(&self) -> bool {
+        self.connection().visit_at.take_if(|at| *at <= Instant::now()).is_some()
+    }
+
+    /// Publishes a heartbeat of this process again and again, and notices the loss of other ones.
+    async fn send_heartbeats(self, connection: Connection, visit: impl Fn() + Send) {
+        let heartbeat = format!("{SEPARATOR}{}{SEPARATOR}{}", connection.database(), self.0.id);
+        loop {
+            if let Err(error) = connection.publish(SIGNAL_CHANNEL, &heartbeat).await {
+                debug!(%error, "cannot tell the other processes that this one is live");
+            }
+            let visit_after = self.forget_lost();
+            sleep(HEARTBEAT_INTERVAL.min(visit_after.unwrap_or(HEARTBEAT_INTERVAL))).await;
+            if self.take_visit() && self.is_chosen(VISIT) {
+                visit();
+            }
+        }
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connected> {
+        self.0.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn peers(&self) -> MutexGuard<'_, HashMap<Uuid, Instant>> {
         self.0.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn holders(&self) -> MutexGuard<'_, HashMap<QueueId, Uuid>> {
         self.0.holders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Publishes a heartbeat of this process again and again.
-async fn send_heartbeats(connection: Connection, id: Uuid) {
-    let heartbeat = format!("{SEPARATOR}{}{SEPARATOR}{id}", connection.database());
-    loop {
-        if let Err(error) = connection.publish(SIGNAL_CHANNEL, &heartbeat).await {
-            debug!(%error, "cannot tell the other processes that this one is live");
-        }
-        sleep(HEARTBEAT_INTERVAL).await;
     }
 }
 
@@ -205,6 +284,46 @@ mod tests {
         tokio::time::advance(HEARTBEAT_LIFETIME + Duration::from_millis(1)).await;
 
         assert!(process.is_chosen(TAG));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_outage_a_process_lets_holders_renew_their_leases_first() {
+        let (process, _receiver) = signals();
+        process.0.start.call_once(|| {});
+        let own = heartbeat(0, &process);
+        let hear_for = async |seconds| {
+            for _ in 0..seconds {
+                process.receive(&own, 0);
+                tokio::time::advance(HEARTBEAT_INTERVAL).await;
+            }
+        };
+        let lease_s = DELIVERY_LEASE_DURATION.as_secs();
+        hear_for(1).await;
+        assert!(process.replaces_lost_holders());
+
+        tokio::time::advance(HEARTBEAT_LIFETIME).await;
+        assert!(!process.replaces_lost_holders(), "the store does not answer");
+        hear_for(lease_s - 1).await;
+        assert!(!process.replaces_lost_holders());
+        assert!(!process.take_visit());
+        hear_for(1).await;
+        assert!(process.replaces_lost_holders());
+        assert!(process.take_visit() && !process.take_visit());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn due_queues_are_visited_when_the_leases_of_a_lost_process_have_expired() {
+        let (process, _receiver) = signals();
+        assert_eq!(process.forget_lost(), Some(DELIVERY_LEASE_DURATION), "there may be leases of a former process");
+        tokio::time::advance(DELIVERY_LEASE_DURATION).await;
+        assert!(process.take_visit());
+        process.receive(&heartbeat(0, &signals().0), 0);
+        assert_eq!(process.forget_lost(), None);
+
+        let lost = HEARTBEAT_LIFETIME + Duration::from_millis(1);
+        tokio::time::advance(lost).await;
+
+        assert_eq!(process.forget_lost(), Some(HEARTBEAT_INTERVAL + DELIVERY_LEASE_DURATION - lost));
     }
 
     #[tokio::test]

@@ -15,8 +15,8 @@ use super::script::{
 use crate::domain::{Attempt, NewSubscription, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
 use crate::storage::delivery_record::{self, ID_BYTES};
 use crate::storage::{
-    Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
-    unless_unreadable,
+    Error, FeedState, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore,
+    SubscriptionUpdate, unless_unreadable,
 };
 
 /// Number of bytes of the token of an update, which begins a record in Redis.
@@ -61,7 +61,9 @@ impl SubscriptionStore for RedisStore {
             "none" => Ok(None),
             "subscription" => {
                 let (now_us, records) = (reply.number()?, [reply.bytes_or_nil(), reply.bytes_or_nil()]);
-                read_status(queue, id, records, now_us, reply.number()?).map(Some)
+                let (total, lost_until_us) = (reply.number()?, reply.number()?);
+                let feed = FeedState { now_us, total, lost_until_us, ..FeedState::default() };
+                read_status(queue, id, records, &feed).map(Some)
             }
             kind => Err(reply::unknown_kind(SUBSCRIPTION_GET.name, kind)),
         }
@@ -75,13 +77,15 @@ impl SubscriptionStore for RedisStore {
     ) -> Result<SubscriptionPage, Error> {
         let args = [after.map_or_else(Bytes::new, subscription_id), arguments::number(limit as u64)];
         let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
-        let (now_us, feed_total, is_last) = (reply.number()?, reply.number()?, reply.number()? == 1);
+        let (now_us, total, lost_until_us) = (reply.number()?, reply.number()?, reply.number()?);
+        let feed = FeedState { now_us, total, lost_until_us, ..FeedState::default() };
+        let is_last = reply.number()? == 1;
         let mut page = SubscriptionPage::default();
         while !reply.is_empty() {
             let id = read_id(&reply.bytes()?)?;
             let records = [reply.bytes_or_nil(), reply.bytes_or_nil()];
             page.reached = Some(id).filter(|_| !is_last);
-            page.subscriptions.extend(unless_unreadable(read_status(queue, id, records, now_us, feed_total))?);
+            page.subscriptions.extend(unless_unreadable(read_status(queue, id, records, &feed))?);
         }
         Ok(page)
     }
@@ -148,16 +152,23 @@ fn read_status(
     queue: &QueueId,
     id: SubscriptionId,
     records: [Option<Bytes>; 2],
-    now_us: u64,
-    feed_total: u64,
+    feed: &FeedState,
 ) -> Result<SubscriptionStatus, Error> {
     let [record, progress] = records.map(Option::unwrap_or_default);
     let read = || {
+        let FeedState { now_us, total, lost_until_us, .. } = *feed;
         let subscription = read_subscription(id, &record, now_us)?;
         let progress = delivery_record::decode_progress(queue, &progress)?;
-        let pending = progress.pending(feed_total);
+        let pending = progress.pending(total);
         let held_until_us = progress.held_until_us(now_us);
-        Ok(SubscriptionStatus { subscription, progress, pending, held_until_us, awaits_confirmation: false })
+        Ok(SubscriptionStatus {
+            subscription,
+            progress,
+            pending,
+            held_until_us,
+            lost_until_us,
+            awaits_confirmation: false,
+        })
     };
     read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
 }

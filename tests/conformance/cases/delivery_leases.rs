@@ -12,7 +12,7 @@ use crate::conformance::support::subject::{LONG_S, Subject, message, messages};
 const OK: &str = "the store answers";
 const S: Duration = Duration::from_secs(1);
 /// More than half of a lease.
-const PART_OF_LEASE: Duration = Duration::from_secs(25);
+const PART_OF_LEASE: Duration = Duration::from_secs(4);
 
 pub(in crate::conformance) async fn one_process_at_a_time_has_the_lease(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);

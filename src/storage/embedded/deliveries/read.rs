@@ -112,7 +112,14 @@ impl<T: Table> View<T> {
             let progress = self.progress(queue, state, id)?;
             let pending = progress.pending(feed_total(state));
             let held_until_us = progress.held_until_us(now_us);
-            Ok(SubscriptionStatus { subscription, progress, pending, held_until_us, awaits_confirmation: false })
+            Ok(SubscriptionStatus {
+                subscription,
+                progress,
+                pending,
+                held_until_us,
+                lost_until_us: 0,
+                awaits_confirmation: false,
+            })
         };
         read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
     }
@@ -197,6 +204,7 @@ impl<T: Table> View<T> {
             total: feed_total(state),
             subscriptions_version,
             next_delayed_us,
+            lost_until_us: 0,
         })
     }
 }

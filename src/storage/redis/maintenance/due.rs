@@ -26,7 +26,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(5);
 impl RedisStore {
     /// Applies the due changes of all queues in the index. Skips a server of a cluster that does
     /// not answer. Returns the number of queues visited.
-    pub(super) async fn apply_all_due(&self) -> Result<u64, Error> {
+    pub(in crate::storage::redis) async fn apply_all_due(&self) -> Result<u64, Error> {
         let servers = self.connection.slots_by_server();
         if servers.is_empty() {
             return Err(servers_unknown());

@@ -76,7 +76,7 @@ async fn a_deleted_subscription_leaves_no_keys() {
 async fn the_due_index_has_a_queue_until_no_work_is_due() {
     let (server, subject, queue, id) = backend().await;
     let (fence, seen) = subject.lease(&queue, 1).await;
-    let lease_s = 40_000_000;
+    let lease_s = 7_000_000;
     subject.store().maintain(&NEXT).await.expect(OK);
     let expiry = due_at(&server, &queue).expect("the lease expires");
     assert!((seen.now_us + lease_s - 1_000_000..=seen.now_us + lease_s).contains(&expiry), "{expiry} after {seen:?}");
