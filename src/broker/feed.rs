@@ -81,6 +81,17 @@ async fn position_of(access: &Access, queue: &QueueId, start: Start) -> Result<O
     start.position(&access.admit().await?, queue).await
 }
 
+/// Fails if the queue does not exist. The operation has a task of its own: otherwise, it would remain
+/// admitted while nobody waits for this future, and keep others from being admitted.
+async fn check_queue(broker: &Broker, access: &Access, queue: &QueueId) -> Result<(), Error> {
+    let (access, queue) = (access.clone(), queue.clone());
+    let check = async move {
+        let found = access.admit().await?.get_queue(&queue).await?;
+        found.map(drop).ok_or(Error::NoQueue(queue))
+    };
+    broker.run_to_completion(check).await
+}
+
 impl Feed {
     /// Returns the queue whose feed this is.
     #[must_use]
@@ -167,9 +178,8 @@ impl Feed {
             if !messages.is_empty() {
                 return Ok(Some(messages));
             }
-            let queue = &self.query.queue;
-            if self.ends_with_queue && self.is_at_end && self.access.admit().await?.get_queue(queue).await?.is_none() {
-                return Err(Error::NoQueue(queue.clone()));
+            if self.ends_with_queue && self.is_at_end {
+                check_queue(&self.broker, &self.access, &self.query.queue).await?;
             }
         }
     }

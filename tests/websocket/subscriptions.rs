@@ -138,6 +138,19 @@ async fn other_requests_see_and_end_the_subscription_of_a_connection() {
     assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "an ended subscription sends nothing");
 }
 
+/// The subscriptions of a connection do nothing while it handles a request, so they must not keep the
+/// request from being admitted.
+#[tokio::test]
+async fn a_connection_with_many_subscriptions_is_not_refused() {
+    let redis = support::redis::RedisServer::start();
+    let sukkal = support::sukkal::Sukkal::start_with(&redis.url(), &[]);
+    let mut socket = open(&sukkal).await;
+
+    for number in 0..300 {
+        socket.subscribe(json!({ "queue_name": format!("q{number}") })).await;
+    }
+}
+
 #[tokio::test]
 async fn the_deletion_of_its_queue_ends_the_subscription_with_a_reason_whichever_process_deletes_it() {
     let redis = support::redis::RedisServer::start();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use futures::task::AtomicWaker;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::PendingDeliveries;
@@ -264,6 +265,12 @@ impl Connection {
         if has_begun { Duration::ZERO } else { FIRST_REQUEST_MAX.saturating_sub(self.age()) }
     }
 
+    /// Completes when the connection is to be closed and no first request is on its way.
+    pub(super) async fn closing(&self, close: &CancellationToken) {
+        close.cancelled().await;
+        sleep(self.time_for_first_request()).await;
+    }
+
     fn age(&self) -> Duration {
         Duration::from_micros(self.now_us().saturating_sub(self.accepted_us))
     }
@@ -303,6 +310,12 @@ impl Connection {
             self.begin_wait();
         }
         self.closes_after_response.load(Ordering::SeqCst)
+    }
+
+    /// Records that the body of a response has ended. If it was a stream over HTTP/1, the connection is idle
+    /// as soon as its last part is written.
+    pub(super) fn end_stream(&self) {
+        let _not_a_stream = self.state.compare_exchange(STREAMING, RESPONDING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Records over HTTP/2 that a response is a stream, until the returned value is dropped.

@@ -212,7 +212,7 @@ impl Server {
         let accepted = tokio::select! {
             biased;
             accepted = timeout(self.handshake_timeout, tls.accept(stream)) => accepted,
-            () = close.cancelled() => return,
+            () = connection.closing(&close) => return,
         };
         let accepted = accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match accepted {

@@ -38,6 +38,12 @@ struct WatchedBody {
     memory: Option<Held>,
 }
 
+impl Drop for WatchedBody {
+    fn drop(&mut self) {
+        self.connection.end_stream();
+    }
+}
+
 impl HttpBody for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
@@ -75,11 +81,31 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    #[tokio::test(start_paused = true)]
-    async fn a_part_is_late_after_the_timeout_and_the_time_for_its_size_until_it_is_written() {
+    fn connection() -> Arc<Connection> {
         let peer = Peer::new([127, 0, 0, 1].into());
         let unsent = UnsentParts::new(TIMEOUT);
-        let connection = Arc::new(Connection::new(peer, Instant::now().into_std(), unsent, CancellationToken::new()));
+        Arc::new(Connection::new(peer, Instant::now().into_std(), unsent, CancellationToken::new()))
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_idle_after_a_stream_has_ended_and_is_written() {
+        let connection = connection();
+        connection.begin_request();
+        let stream = Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>());
+        let response = watched(stream.into_response(), &connection);
+        connection.begin_response(true);
+        connection.written();
+        assert!(!connection.is_idle());
+
+        drop(response);
+        connection.written();
+
+        assert!(connection.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_is_late_after_the_timeout_and_the_time_for_its_size_until_it_is_written() {
+        let connection = connection();
         let mut body = watched(vec![0; 40 << 10].into_response(), &connection).into_body();
         let mut part = body.frame().await.unwrap().unwrap().into_data().unwrap();
         drop(body);

@@ -114,12 +114,13 @@ impl Http2 {
             activity: activity.clone(),
         };
         let mut http = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
+        let mut closing = pin!(activity.connection.closing(&close));
         let mut is_closing = false;
         loop {
             tokio::select! {
                 biased;
                 ended = http.as_mut() => return ended,
-                () = close.cancelled(), if !is_closing => {}
+                () = closing.as_mut(), if !is_closing => {}
                 () = sleep_until(activity.next_check()) => {
                     if !activity.is_idle_for_long() {
                         continue;
