@@ -1,6 +1,7 @@
 //! Deliveries after the loss of the process that had the delivery lease: it has crashed, or was stopped by a
 //! signal and goes on later.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use tokio::time::sleep;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{LOCAL, id, numbers};
+use support::proxy::Proxy;
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
 use support::waiting::{block_until, until};
@@ -46,7 +48,12 @@ fn wait_for_receivers(redis: &RedisServer, count: i64) {
 
 /// Starts a process over Redis.
 fn start(redis: &RedisServer, count: i64) -> Sukkal {
-    let sukkal = Sukkal::start_with(&redis.url(), &WITHOUT_JANITOR);
+    start_at(&redis.url(), redis, count)
+}
+
+/// Starts a process that connects to Redis at this address.
+fn start_at(url: &str, redis: &RedisServer, count: i64) -> Sukkal {
+    let sukkal = Sukkal::start_with(url, &WITHOUT_JANITOR);
     wait_for_receivers(redis, count);
     sukkal
 }
@@ -140,17 +147,20 @@ async fn an_outage_that_is_longer_than_a_lease_repeats_no_attempt() {
     let redis = RedisServer::start();
     let (end, is_over) = watch::channel(false);
     let endpoint = Endpoint::answering(move |_| Answer::When(is_over.clone(), 204));
-    let first = start(&redis, 1);
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
+    let start = |count| start_at(&proxy.url("redis"), &redis, count);
+    let first = start(1);
     let api = first.project("p");
     let subscription = subscribe(&api, &endpoint, json!({})).await;
     post(&api, 0).await;
     endpoint.wait_for(1).await;
-    let _second = start(&redis, 2);
+    let _second = start(2);
 
-    redis.pause();
+    proxy.refuse();
+    proxy.cut();
     end.send_replace(true);
-    sleep(Duration::from_secs(9)).await;
-    redis.resume();
+    sleep(Duration::from_secs(10)).await;
+    proxy.restore();
 
     until("a message is posted", async || {
         let messages = json!({ "messages": [{ "body": 1 }] });

@@ -323,7 +323,7 @@ mod tests {
         let lost = HEARTBEAT_LIFETIME + Duration::from_millis(1);
         tokio::time::advance(lost).await;
 
-        assert_eq!(process.forget_lost(), Some(HEARTBEAT_INTERVAL + DELIVERY_LEASE_DURATION - lost));
+        assert_eq!(process.forget_lost(), Some((HEARTBEAT_INTERVAL + DELIVERY_LEASE_DURATION).saturating_sub(lost)));
     }
 
     #[tokio::test]
