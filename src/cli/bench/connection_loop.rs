@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Failure};
 use super::pacing::Pace;
@@ -26,6 +27,8 @@ pub(super) struct ThreadState {
     /// Number of messages in each post.
     pub(super) batch: u64,
     pub(super) window: Window,
+    /// Canceled when the run is interrupted.
+    pub(super) stop: CancellationToken,
     pub(super) timer: PreciseTimer,
     pub(super) stats: RefCell<[RequestStats; Kind::ALL.len()]>,
     pub(super) totals: Arc<RunningTotals>,
@@ -89,9 +92,14 @@ impl ConnectionLoop {
         thread.record_failures(self.kind, thread.window.end, Failure::NeverSent, self.pace.missed());
     }
 
+    /// Waits until the next request is due. Returns `None` at the end of the run, or if it is interrupted.
+    async fn next_due(&mut self, thread: &ThreadState) -> Option<Instant> {
+        thread.stop.run_until_cancelled(self.pace.wait_until_due(&thread.timer)).await.flatten()
+    }
+
     async fn produce(&mut self, thread: &ThreadState) {
         let mut rng = fastrand::Rng::new();
-        while let Some(due) = self.pace.wait_until_due(&thread.timer).await {
+        while let Some(due) = self.next_due(thread).await {
             let post = thread.traffic.random_queue(&mut rng).post();
             self.send(Kind::Produce, due, post, |_| Some((thread.batch, ()))).await;
         }
@@ -100,7 +108,7 @@ impl ConnectionLoop {
     async fn observe(&mut self, thread: &ThreadState) {
         let queue = thread.traffic.queue(self.index);
         let mut next = queue.first_page();
-        while let Some(due) = self.pace.wait_until_due(&thread.timer).await {
+        while let Some(due) = self.next_due(thread).await {
             let parse = |body: &[u8]| {
                 let page = Page::parse(body)?;
                 let is_end = page.messages() == 0;
@@ -114,7 +122,7 @@ impl ConnectionLoop {
 
     async fn claim(&mut self, thread: &ThreadState) {
         let mut queue_numbers = self.index..;
-        while let (Some(due), Some(n)) = (self.pace.wait_until_due(&thread.timer).await, queue_numbers.next()) {
+        while let (Some(due), Some(n)) = (self.next_due(thread).await, queue_numbers.next()) {
             let queue = thread.traffic.queue(n);
             let parse = |body: &[u8]| {
                 let claimed = ClaimResponse::parse(body)?;

@@ -4,11 +4,13 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_blocking};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Failure};
@@ -24,6 +26,9 @@ use super::traffic::Traffic;
 /// Maximum number of connections that a thread opens at the same time. Any service's backlog holds
 /// as many.
 const OPENED_AT_ONCE_MAX: usize = 32;
+
+/// Maximum time for the requests in flight when a run is interrupted.
+const LAST_REQUESTS_MAX: Duration = Duration::from_secs(2);
 
 /// All threads of a run.
 pub(super) struct WorkerThreads {
@@ -132,6 +137,7 @@ impl ThreadTask {
             traffic: self.traffic,
             batch: self.batch,
             window,
+            stop: self.stop.clone(),
             timer: PreciseTimer::new()?,
             stats: [(); Kind::ALL.len()].map(|()| RequestStats::new()).into(),
             totals: self.totals,
@@ -144,7 +150,8 @@ impl ThreadTask {
         tokio::select! {
             _ = loops.join_all() => {}
             error = thread.timer.run() => error?,
-            () = self.stop.cancelled() => {}
+            // A post that is still on its way would create its queue again after the queue is deleted.
+            () = async { self.stop.cancelled().await; sleep(LAST_REQUESTS_MAX).await } => {}
         }
         let stats = thread.stats.borrow().clone();
         Ok(stats)
