@@ -45,7 +45,7 @@ pub trait ClaimStore: Send + Sync {
     ///
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead. If all that the claim selects do, it selects the next ones, in at most
-    /// [`DEAD_LETTER_STEPS_MAX`] batches, or one if the queue is its own dead-letter queue. Each dead letter
+    /// ten batches, or one if the queue is its own dead-letter queue. Each dead letter
     /// arrives in the dead-letter queue exactly once, even if a process crashes in between.
     ///
     /// The caller chooses a random id for the claim. After an error, it calls [`Self::withdraw_claim`],
