@@ -5,12 +5,11 @@ use bytes::Bytes;
 
 use super::RedisStore;
 use super::arguments;
-use super::keys::QueueKeys;
 use super::reply::{self, Reply};
 use super::script::{CLAIM_CREATE, CLAIM_GET, CLAIM_LIST, CLAIM_RELEASE, CLAIM_RENEW, CLAIM_RETURN, Script};
 use super::shard_digits;
 use crate::domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
-use crate::storage::{ClaimOutcome, ClaimStore, DEAD_LETTER_STEPS_MAX, Error, Processed};
+use crate::storage::{ClaimOutcome, ClaimStore, Error, Processed};
 
 #[async_trait]
 impl ClaimStore for RedisStore {
@@ -24,17 +23,8 @@ impl ClaimStore for RedisStore {
             Bytes::from(shard_digits::encode_all(&new.preferred_shards)),
             Bytes::copy_from_slice(new.client.as_str().as_bytes()),
         ];
-        let mut step = 0;
-        loop {
-            step += 1;
-            let (kind, mut reply) = self.connection.take(&CLAIM_CREATE, &QueueKeys::of(queue), &args).await?;
-            self.start_forwarding(queue, reply.number()?).await;
+        while let Some((kind, reply)) = self.take_next(&CLAIM_CREATE, queue, &args).await? {
             match kind.as_str() {
-                "moved" if reply.number()? > 0 || step == DEAD_LETTER_STEPS_MAX => {
-                    self.notify_after_dead_letters(queue);
-                    return Ok(Taken::Nothing);
-                }
-                "moved" => continue,
                 "paused" => return Ok(Taken::Paused),
                 "repeated" => {
                     let claim = self.get_claim(queue, id).await.map_err(unknown_if_moved)?;
@@ -52,6 +42,7 @@ impl ClaimStore for RedisStore {
                 }
             }
         }
+        Ok(Taken::Nothing)
     }
 
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {

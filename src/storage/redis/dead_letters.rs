@@ -10,7 +10,7 @@ use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
 use super::reply::{self, Reply};
-use super::script::{DEAD_LETTER_DROP, DEAD_LETTER_LIST, DEAD_LETTER_POST, REDRIVE_RETURN};
+use super::script::{DEAD_LETTER_DROP, DEAD_LETTER_LIST, DEAD_LETTER_POST, REDRIVE_RETURN, Script};
 use super::shard_digits;
 use crate::domain::message::Nonce;
 use crate::domain::{QueueId, Sharding, Tenant};
@@ -20,7 +20,7 @@ use crate::storage::moved_messages::{
     Arrival, Destinations, MovedBatch, MovedMessageStore, OutgoingMessage, QueueEpoch,
 };
 use crate::storage::outbox::{self, Forwarders, LISTED_PER_STEP, Outboxes};
-use crate::storage::{Error, Processed};
+use crate::storage::{DEAD_LETTER_STEPS_MAX, Error, Processed, WatchStore};
 
 /// Maximum number of attempts to post, each of which follows a change of the number of shards.
 const ATTEMPTS_MAX: usize = 32;
@@ -31,6 +31,29 @@ impl RedisStore {
         if waiting > 0 {
             outbox::start_forwarding(self, source).await;
         }
+    }
+
+    /// Runs a script that takes messages. If all that it selects become dead letters, it runs again and
+    /// selects the next ones, in at most [`DEAD_LETTER_STEPS_MAX`] batches, or one if the queue is its own
+    /// dead-letter queue. Then it notifies the waiters of this process, because there may be others, and
+    /// returns `None`.
+    pub(super) async fn take_next(
+        &self,
+        script: &Script,
+        queue: &QueueId,
+        args: &[Bytes],
+    ) -> Result<Option<(String, Reply)>, Error> {
+        for _ in 0..DEAD_LETTER_STEPS_MAX {
+            let (kind, mut reply) = self.connection.take(script, &QueueKeys::of(queue), args).await?;
+            self.start_forwarding(queue, reply.number()?).await;
+            if kind != "moved" {
+                return Ok(Some((kind, reply)));
+            } else if reply.number()? > 0 {
+                break;
+            }
+        }
+        self.watchers().notify_all(queue);
+        Ok(None)
     }
 
     /// Forwards the messages of an outbox in order. Returns how many are left.

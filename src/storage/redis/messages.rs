@@ -22,8 +22,7 @@ use crate::domain::{
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
 use crate::storage::{
-    DEAD_LETTER_STEPS_MAX, DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome,
-    PresentedClaim, Processed, record,
+    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Processed, record,
 };
 
 /// Number of shards that one script counts.
@@ -136,29 +135,22 @@ impl MessageStore for RedisStore {
     async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error> {
         self.confirmer.note_use(queue);
         let args = [arguments::number(limit as u64), arguments::claim(pop)];
-        for step in 1.. {
-            let (kind, mut reply) = self.connection.take(&MESSAGE_POP, &QueueKeys::of(queue), &args).await?;
-            self.start_forwarding(queue, reply.number()?).await;
-            match kind.as_str() {
-                "moved" if reply.number()? > 0 || step == DEAD_LETTER_STEPS_MAX => {
-                    self.notify_after_dead_letters(queue);
-                    return Ok(Taken::Nothing);
+        let Some((kind, mut reply)) = self.take_next(&MESSAGE_POP, queue, &args).await? else {
+            return Ok(Taken::Nothing);
+        };
+        match kind.as_str() {
+            "paused" => Ok(Taken::Paused),
+            "popped" => {
+                let popped = read_popped(queue, pop, &mut reply)?;
+                if reply.is_repeated && !popped.is_empty() {
+                    self.repeated_pops().insert(pop);
                 }
-                "moved" => {}
-                "paused" => return Ok(Taken::Paused),
-                "popped" => {
-                    let popped = read_popped(queue, pop, &mut reply)?;
-                    if reply.is_repeated && !popped.is_empty() {
-                        self.repeated_pops().insert(pop);
-                    }
-                    let count = popped.len() as u64;
-                    self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
-                    return Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) });
-                }
-                kind => return Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
+                let count = popped.len() as u64;
+                self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
+                Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
             }
+            kind => Err(reply::unknown_kind(MESSAGE_POP.name, kind)),
         }
-        unreachable!("the last step returns")
     }
 
     fn pops_are_final(&self) -> bool {

@@ -45,14 +45,6 @@ impl WatchStore for RedisStore {
     }
 }
 
-impl RedisStore {
-    /// Notifies the waiters of this process when all the next messages have become dead letters,
-    /// because others may follow them.
-    pub(super) fn notify_after_dead_letters(&self, queue: &QueueId) {
-        self.watchers().notify_all(queue);
-    }
-}
-
 fn rank(reply: &mut Reply) -> Result<Rank, Error> {
     let number = reply.number()?;
     Rank::new(number).ok_or_else(|| Error::Corrupt(format!("{number} is not a rank")))
