@@ -58,7 +58,7 @@ impl Broker {
             .ok_or_else(|| Error::Limit("the marker or Last-Event-ID is not a message id of this queue".to_owned()))?;
         let unit = self.streams.acquire(queue.project())?;
         let position = match start {
-            Start::Now => position_of(&access, &queue, start).await.ok().flatten(),
+            Start::Now => position_of(access.clone(), queue.clone(), start).await.ok().flatten(),
             Start::Oldest | Start::After(_) => None,
         };
         let start = position.map_or(start, Start::After);
@@ -77,19 +77,14 @@ impl Broker {
     }
 }
 
-async fn position_of(access: &Access, queue: &QueueId, start: Start) -> Result<Option<Rank>, Error> {
-    start.position(&access.admit().await?, queue).await
+async fn position_of(access: Access, queue: QueueId, start: Start) -> Result<Option<Rank>, Error> {
+    start.position(&access.admit().await?, &queue).await
 }
 
-/// Fails if the queue does not exist. The operation has a task of its own: otherwise, it would remain
-/// admitted while nobody waits for this future, and keep others from being admitted.
-async fn check_queue(broker: &Broker, access: &Access, queue: &QueueId) -> Result<(), Error> {
-    let (access, queue) = (access.clone(), queue.clone());
-    let check = async move {
-        let found = access.admit().await?.get_queue(&queue).await?;
-        found.map(drop).ok_or(Error::NoQueue(queue))
-    };
-    broker.run_to_completion(check).await
+/// Fails if the queue does not exist.
+async fn check_exists(access: Access, queue: QueueId) -> Result<(), Error> {
+    let found = access.admit().await?.get_queue(&queue).await?;
+    found.map(drop).ok_or(Error::NoQueue(queue))
 }
 
 impl Feed {
@@ -138,9 +133,12 @@ impl Feed {
         }
     }
 
+    /// Returns the next messages once the store can be used. Each operation has a task of its own: otherwise,
+    /// it would remain admitted while nobody waits for this future, and keep others from being admitted.
     async fn try_next(&mut self) -> Result<Option<Vec<Message>>, Error> {
         if let Some(start) = self.start {
-            self.query.after = position_of(&self.access, &self.query.queue, start).await?;
+            let position = position_of(self.access.clone(), self.query.queue.clone(), start);
+            self.query.after = self.broker.run_to_completion(position).await?;
             self.start = None;
         }
         let subscription = match &mut self.subscription {
@@ -179,7 +177,8 @@ impl Feed {
                 return Ok(Some(messages));
             }
             if self.ends_with_queue && self.is_at_end {
-                check_queue(&self.broker, &self.access, &self.query.queue).await?;
+                let check = check_exists(self.access.clone(), self.query.queue.clone());
+                self.broker.run_to_completion(check).await?;
             }
         }
     }
