@@ -88,6 +88,19 @@ pub struct SubscriptionStatus {
 }
 
 impl SubscriptionStatus {
+    /// Creates the status that a store knows, in a queue whose feed has this total. No lost process is known.
+    #[must_use]
+    pub fn new(subscription: Subscription, progress: Progress, feed_total: u64, now_us: u64) -> Self {
+        Self {
+            pending: progress.pending(feed_total),
+            held_until_us: progress.held_until_us(now_us),
+            subscription,
+            progress,
+            lost_until_us: 0,
+            awaits_confirmation: false,
+        }
+    }
+
     /// Returns the time until which an ordered subscription waits for attempts of a lost process, in
     /// microseconds since 1970, if it waits.
     #[must_use]

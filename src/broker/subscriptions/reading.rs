@@ -118,15 +118,7 @@ fn with_connected(page: SubscriptionPage, connected: Vec<Subscription>, limit: u
 
 /// Returns the status of the subscription of a connection, whose deliveries are not stored.
 fn of_connection(subscription: Subscription) -> SubscriptionStatus {
-    let progress = Progress::default();
-    SubscriptionStatus {
-        subscription,
-        progress,
-        pending: 0,
-        held_until_us: None,
-        lost_until_us: 0,
-        awaits_confirmation: false,
-    }
+    SubscriptionStatus::new(subscription, Progress::default(), 0, 0)
 }
 
 #[cfg(test)]

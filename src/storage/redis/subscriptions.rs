@@ -159,16 +159,7 @@ fn read_status(
         let FeedState { now_us, total, lost_until_us, .. } = *feed;
         let subscription = read_subscription(id, &record, now_us)?;
         let progress = delivery_record::decode_progress(queue, &progress)?;
-        let pending = progress.pending(total);
-        let held_until_us = progress.held_until_us(now_us);
-        Ok(SubscriptionStatus {
-            subscription,
-            progress,
-            pending,
-            held_until_us,
-            lost_until_us,
-            awaits_confirmation: false,
-        })
+        Ok(SubscriptionStatus { lost_until_us, ..SubscriptionStatus::new(subscription, progress, total, now_us) })
     };
     read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
 }

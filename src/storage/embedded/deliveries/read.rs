@@ -110,16 +110,7 @@ impl<T: Table> View<T> {
         let read = || {
             let subscription = decode_subscription(id, record, now_us)?;
             let progress = self.progress(queue, state, id)?;
-            let pending = progress.pending(feed_total(state));
-            let held_until_us = progress.held_until_us(now_us);
-            Ok(SubscriptionStatus {
-                subscription,
-                progress,
-                pending,
-                held_until_us,
-                lost_until_us: 0,
-                awaits_confirmation: false,
-            })
+            Ok(SubscriptionStatus::new(subscription, progress, feed_total(state), now_us))
         };
         read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
     }
