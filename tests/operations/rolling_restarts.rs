@@ -26,26 +26,29 @@ const ENVIRONMENT: [(&str, &str); 3] =
 
 #[tokio::test]
 async fn no_request_fails_during_rolling_restarts_behind_nginx() {
-    let redis = RedisServer::start();
-    let servers = [(); 2].map(|()| Sukkal::start_with(&redis.url(), &ENVIRONMENT));
+    let (redis, servers) = two_servers();
     let proxy = nginx([servers[0].address(), servers[1].address()]);
     restart_both(&redis, servers, &proxy.api("p")).await;
 }
 
 #[tokio::test]
 async fn no_request_fails_during_rolling_restarts_behind_haproxy() {
-    let redis = RedisServer::start();
-    let servers = [(); 2].map(|()| Sukkal::start_with(&redis.url(), &ENVIRONMENT));
+    let (redis, servers) = two_servers();
     let proxy = haproxy([servers[0].address(), servers[1].address()]);
     restart_both(&redis, servers, &proxy.api("p")).await;
 }
 
 #[tokio::test]
 async fn no_request_fails_during_rolling_restarts_behind_a_balancer_of_connections() {
-    let redis = RedisServer::start();
-    let servers = [(); 2].map(|()| Sukkal::start_with(&redis.url(), &ENVIRONMENT));
+    let (redis, servers) = two_servers();
     let balancer = balance([servers[0].address().to_owned(), servers[1].address().to_owned()]).await;
     restart_both(&redis, servers, &Api::new(format!("http://{balancer}"), "p")).await;
+}
+
+fn two_servers() -> (RedisServer, [Sukkal; 2]) {
+    let redis = RedisServer::start();
+    let servers = [(); 2].map(|()| Sukkal::start_with(&redis.url(), &ENVIRONMENT));
+    (redis, servers)
 }
 
 /// Restarts each server while clients send requests through `api`.

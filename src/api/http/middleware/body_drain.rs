@@ -42,6 +42,7 @@ struct State {
     /// The share of the memory budget that the arriving bytes are taken from.
     share: Option<MemoryShare>,
     connection: Option<Arc<Connection>>,
+    /// Whether all of the body has been read.
     is_complete: bool,
 }
 
