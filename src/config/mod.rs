@@ -80,8 +80,8 @@ options! {
         ///   redis-cluster://HOST:PORT,HOST:PORT,...  a Redis Cluster; some of its nodes are sufficient
         ///   redis-sentinel://HOST:PORT,.../MASTER    the master with this name, found through Sentinels;
         ///                                            ?sentinel_password=PASSWORD at the end is for these
-        /// An IPv6 address is in brackets: redis-cluster://[::1]:6379,HOST:6379. The port is 6379 if it is
-        /// absent, and that of a Sentinel 26379.
+        /// An IPv6 address is in brackets: redis-cluster://[::1]:6379,HOST:6379. The default port is 6379, or
+        /// 26379 for a Sentinel.
         /// rediss://, rediss-cluster:// and rediss-sentinel:// use TLS; see [redis]. Redis must not evict
         /// keys, so set its `maxmemory-policy` to `noeviction`. Use Redis to run more than one process. The
         /// default is "embedded:./sukkal-data".

@@ -75,10 +75,10 @@ options! {
         #[serde(deserialize_with = "cors::read")]
         pub cors_origins: Option<WebOrigins> = [] in cors::ORIGINS;
 
-        /// Path under which a proxy publishes the API, if that is not the root of the proxy. It precedes the
-        /// link in the list of versions, which openstacksdk follows. No other path in a response contains it,
-        /// because other clients add the prefix of their URL to these. The proxy must remove the prefix from
-        /// requests. Accepted: a path such as "/mq", with letters, digits and - . _ ~ in its segments, or
+        /// Path at which a proxy publishes the API, if that is not the root of the proxy. Sukkal puts it before
+        /// the link in the list of versions, which openstacksdk follows. Other paths in responses do not
+        /// contain it, because clients add the prefix of their URL to these. The proxy must remove the prefix
+        /// from requests. Accepted: a path such as "/mq", with letters, digits and - . _ ~ in its segments, or
         /// empty. The default is empty: the API is at the root.
         pub public_path: String = "" in PUBLIC_PATH;
     }
