@@ -135,7 +135,8 @@ async fn other_requests_see_and_end_the_subscription_of_a_connection() {
     answered(api.get(&path), 404).await;
     socket.subscribe(json!({ "queue_name": "q" })).await;
     post(&mut socket, "q", &[json!(1)]).await;
-    assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "an ended subscription sends nothing");
+    assert_eq!(socket.document().await, notification("q", &json!(1)), "the new subscription delivers");
+    assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "the ended one sends nothing");
 }
 
 /// The subscriptions of a connection do nothing while it handles a request, so they must not keep the
