@@ -186,6 +186,12 @@ pub enum Error {
     /// The body is incomplete or did not arrive in time.
     #[error("The request body was incomplete or did not arrive in time.")]
     BodyCutOff,
+    /// The body is not in the chunked transfer coding that its headers announce.
+    #[error(
+        "The chunked request body is malformed ({0}). Send it as RFC 9112, section 7.1, defines, or with a \
+         Content-Length."
+    )]
+    Chunks(String),
     /// There is no memory for the body at the moment.
     #[error("Other requests use all the memory for request bodies. Please try again in a few seconds.")]
     BodyBudget,
@@ -353,6 +359,7 @@ impl Error {
             Self::Broker(Broker::NoChange) => (StatusCode::BAD_REQUEST, "Unable to update subscription"),
             Self::Confirmation => (StatusCode::BAD_REQUEST, "Unable to confirm subscription"),
             Self::Body(_)
+            | Self::Chunks(_)
             | Self::PatchedMetadata(_)
             | Self::Broker(Broker::DelayType | Broker::TenantType | Broker::Pool(_)) => {
                 (StatusCode::BAD_REQUEST, "Invalid request body")

@@ -61,6 +61,32 @@ async fn a_body_that_ends_too_early_is_408_at_once() {
     answer_after_half_close(&project, &half).await.refusal(408, "Request timeout");
 }
 
+#[tokio::test]
+async fn a_malformed_chunked_body_is_400_and_closes_the_connection() {
+    let project = new_project();
+    let head = lasting_head(&project, "POST", "/v2/queues/q/messages");
+    let huge = "f".repeat(17);
+    let long = "x".repeat(20_000);
+    for body in [
+        "zz\r\n".to_owned(),
+        "\r\n".to_owned(),
+        format!("{huge}\r\n"),
+        "1\r\n{0\r\n".to_owned(),
+        format!("1;{long}\r\n{{\r\n0\r\n\r\n"),
+        format!("0\r\na: {long}\r\n\r\n"),
+        "0\r\na b\r\n\r\n".to_owned(),
+    ] {
+        let answer = project.send_raw(format!("{head}Transfer-Encoding: chunked\r\n\r\n{body}")).await;
+        let description = answer.refusal(400, "Invalid request body");
+        assert!(description.starts_with("The chunked request body is malformed ("), "{description}");
+        assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
+    }
+    for early in ["", "5\r\n{", "5", "1\r\n{\r\n0\r\na: "] {
+        let request = format!("{head}Transfer-Encoding: chunked\r\n\r\n{early}");
+        answer_after_half_close(&project, &request).await.refusal(408, "Request timeout");
+    }
+}
+
 /// Such a client reads nothing before it has sent everything.
 #[tokio::test]
 async fn a_client_that_sends_a_body_that_is_not_read_reads_why_and_that_its_connection_is_closed() {
@@ -71,6 +97,7 @@ async fn a_client_that_sends_a_body_that_is_not_read_reads_why_and_that_its_conn
     let requests = [
         format!("{head}Content-Length: {BYTES}\r\n\r\n{body}"),
         format!("{head}Transfer-Encoding: chunked\r\n\r\n{BYTES:x}\r\n{body}\r\n0\r\n\r\n"),
+        format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n{body}"),
         format!(
             "{}Content-Length: {BYTES}\r\n\r\n{body}",
             head.replace("X-Project-ID", "X-Other").replace("x-project-id", "x-other")

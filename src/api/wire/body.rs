@@ -2,6 +2,7 @@
 //! read, or while it is read.
 
 use std::error::Error as StdError;
+use std::io;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
@@ -12,6 +13,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::api::Error;
 use crate::memory_budget::BudgetExceeded;
+
+/// The kinds of errors of a chunked body that the HTTP library cannot decode.
+const MALFORMED: [io::ErrorKind; 2] = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];
 
 /// Returns whether the headers announce a body, which may be empty.
 #[must_use]
@@ -38,11 +42,14 @@ pub async fn read(
     }
     match join(Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX))).await {
         Ok(whole) => Ok(Some(whole).filter(|bytes| !bytes.is_empty())),
-        Err(error) if is_caused_by::<LengthLimitError>(&*error) => {
+        Err(error) if cause::<LengthLimitError>(&*error).is_some() => {
             Err(too_large(format!("the body has more than {bytes_max} bytes; at most {bytes_max} are allowed")))
         }
-        Err(error) if is_caused_by::<BudgetExceeded>(&*error) => Err(Error::BodyBudget),
-        Err(_) => Err(Error::BodyCutOff),
+        Err(error) if cause::<BudgetExceeded>(&*error).is_some() => Err(Error::BodyBudget),
+        Err(error) => match cause::<io::Error>(&*error) {
+            Some(malformed) if MALFORMED.contains(&malformed.kind()) => Err(Error::Chunks(malformed.to_string())),
+            _ => Err(Error::BodyCutOff),
+        },
     }
 }
 
@@ -58,8 +65,9 @@ async fn join(body: Limited<Body>) -> Result<Bytes, Box<dyn StdError + Send + Sy
     Ok(whole.into())
 }
 
-fn is_caused_by<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
-    error.is::<E>() || error.source().is_some_and(is_caused_by::<E>)
+/// Returns the first cause of this type.
+fn cause<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    error.downcast_ref().or_else(|| error.source().and_then(cause))
 }
 
 /// Returns the body, which must not be empty. Otherwise the same as [`read`].

@@ -44,6 +44,8 @@ struct State {
     connection: Option<Arc<Connection>>,
     /// Whether all of the body has been read.
     is_complete: bool,
+    /// Whether the rest of the body cannot be read.
+    has_failed: bool,
 }
 
 /// The source of a body. It gets its timers when a reader first has to wait for a part of it.
@@ -64,8 +66,16 @@ impl RequestBody {
         let is_sending = !request.headers().contains_key(EXPECT);
         let source = Source::Untimed(std::mem::take(request.body_mut()));
         let connection = request.extensions().get().cloned();
-        let state =
-            State { source, pause_max, is_sending, last_arrival: None, share: None, connection, is_complete: false };
+        let state = State {
+            source,
+            pause_max,
+            is_sending,
+            last_arrival: None,
+            share: None,
+            connection,
+            is_complete: false,
+            has_failed: false,
+        };
         let body = Self(Arc::new(Mutex::new(state)));
         *request.body_mut() = Body::new(body.clone());
         Some(body)
@@ -73,13 +83,13 @@ impl RequestBody {
 
     /// Reads and drops what the handler has not read, up to [`DRAINED_BYTES_MAX`].
     pub(super) async fn drain(&self) {
-        let is_sending = {
+        let is_arriving = {
             let mut state = self.state();
             state.share = None;
-            state.is_sending
+            state.is_sending && !state.has_failed
         };
         let mut drained_bytes = 0;
-        while is_sending && drained_bytes <= DRAINED_BYTES_MAX {
+        while is_arriving && drained_bytes <= DRAINED_BYTES_MAX {
             match self.clone().frame().await {
                 Some(Ok(frame)) => drained_bytes += frame.data_ref().map_or(0, Bytes::len),
                 Some(Err(_)) | None => break,
@@ -118,16 +128,21 @@ impl HttpBody for RequestBody {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let State { source, pause_max, last_arrival, share, connection, is_complete, .. } = &mut *self.state();
+        let State { source, pause_max, last_arrival, share, connection, is_complete, has_failed, .. } =
+            &mut *self.state();
         let charged = |frame: Result<Frame<Bytes>, axum::Error>| {
             let bytes = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
             share.as_ref().map_or(Ok(()), |share| share.take(bytes)).map_err(axum::Error::new)?;
             frame
         };
+        let mut noted = |frame: Option<Result<Frame<Bytes>, axum::Error>>| {
+            *is_complete = frame.is_none();
+            *has_failed |= matches!(frame, Some(Err(_)));
+            frame.map(charged)
+        };
         if let Source::Untimed(body) = source {
             if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
-                *is_complete = frame.is_none();
-                return Poll::Ready(frame.map(charged));
+                return Poll::Ready(noted(frame));
             }
             let timed = TimeoutBody::new(*pause_max, std::mem::take(body));
             *source = Source::Timed(Box::pin(DeadlineBody::new(*pause_max * BODY_TIMEOUT_PAUSES, timed)));
@@ -138,8 +153,7 @@ impl HttpBody for RequestBody {
             return if is_cut_off { Poll::Ready(Some(Err(cut_off()))) } else { Poll::Pending };
         };
         *last_arrival = Some(Instant::now());
-        *is_complete = frame.is_none();
-        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)).map(charged))
+        Poll::Ready(noted(frame.map(|frame| frame.map_err(axum::Error::new))))
     }
 
     fn is_end_stream(&self) -> bool {
