@@ -104,6 +104,8 @@ async fn a_client_that_sends_a_body_that_is_not_read_reads_why_and_that_its_conn
         ),
         format!("{head}Expect: 100-continue\r\nContent-Length: {BYTES}\r\n\r\n"),
         "GET / rubbish\r\n\r\n".to_owned(),
+        format!("GET /\u{1} HTTP/1.1\r\n\r\n{body}"),
+        format!("{head}Invalid name: 1\r\n\r\n{body}"),
         format!("GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n", "x".repeat(200_000)),
     ];
     for request in requests {

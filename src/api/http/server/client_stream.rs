@@ -53,9 +53,13 @@ impl ClientStream {
         Self { transport: Either::Left(stream), connection, lingering: None }
     }
 
-    /// Fails if the client has disconnected and a response has messages that can be returned to
+    /// Notes a response of hyper itself, to a head that it cannot parse: the client may still be sending
+    /// then. Fails if the client has disconnected and a response has messages that can be returned to
     /// their queue.
-    fn check_client(&mut self, context: &Context<'_>) -> io::Result<()> {
+    fn begin_write(&mut self, context: &Context<'_>) -> io::Result<()> {
+        if self.connection.is_idle() {
+            self.connection.close_unread();
+        }
         if !self.connection.has_undelivered_messages() {
             return Ok(());
         }
@@ -142,7 +146,7 @@ impl AsyncRead for ClientStream {
 
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check_client(context)?;
+        self.begin_write(context)?;
         self.transport().poll_write(context, bytes)
     }
 
@@ -151,7 +155,7 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check_client(context)?;
+        self.begin_write(context)?;
         self.transport().poll_write_vectored(context, slices)
     }
 
