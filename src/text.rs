@@ -18,6 +18,12 @@ pub fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(MARK).unwrap_or(bytes)
 }
 
+/// Returns whether the bytes begin with a byte order mark of UTF-16. No text in UTF-8 does.
+#[must_use]
+pub fn is_utf_16(bytes: &[u8]) -> bool {
+    MARKS_OF_UTF_16.iter().any(|mark| bytes.starts_with(mark))
+}
+
 /// Reads a file as a text.
 ///
 /// # Errors
@@ -55,7 +61,7 @@ pub fn text_of(reader: impl Read) -> io::Result<Zeroizing<String>> {
 pub fn bytes_of(mut reader: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(Vec::new());
     reader.read_to_end(&mut bytes)?;
-    if MARKS_OF_UTF_16.iter().any(|mark| bytes.starts_with(mark)) {
+    if is_utf_16(&bytes) {
         return Err(invalid("it is in UTF-16; save it in UTF-8"));
     }
     let mark = bytes.len() - without_mark(&bytes).len();

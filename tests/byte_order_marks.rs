@@ -8,6 +8,7 @@ use std::process::{Output, Stdio};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sukkal::domain::Token;
+use tokio::io::AsyncWriteExt;
 use tokio::task::block_in_place;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_tungstenite::tungstenite::Message;
@@ -18,7 +19,7 @@ use crate::tls::client::connector;
 use futures::SinkExt;
 use support::certificates::{Authority, text};
 use support::redis::{child_command, spawn};
-use support::socket::Socket;
+use support::socket::{Received, Socket};
 use support::sukkal::{Api, CLIENT, Sukkal, binary};
 
 const MARK: &str = "\u{feff}";
@@ -56,16 +57,68 @@ async fn a_request_may_begin_with_a_byte_order_mark() {
     answered(with_mark(Method::POST, "/v2/queues/q/claims", json!({"ttl": 60})), 201).await;
 }
 
-/// Runs a command with this input.
+/// Returns a text in UTF-16, after each of the two byte order marks.
+fn in_utf_16(text: &str) -> [Vec<u8>; 2] {
+    let units = || format!("{MARK}{text}").encode_utf16().collect::<Vec<_>>().into_iter();
+    [units().flat_map(u16::to_le_bytes).collect(), units().flat_map(u16::to_be_bytes).collect()]
+}
+
+#[tokio::test]
+async fn a_request_in_utf_16_is_refused_with_what_to_send() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project("p");
+    for document in in_utf_16("{}") {
+        let post = api.request(Method::POST, "/v2/queues/q/messages").body(document.clone());
+        let refused = answered(post, 400).await.json();
+        assert_eq!(refused["description"], "Request body could not be parsed. It is in UTF-16; send it in UTF-8.");
+
+        let mut socket = Socket::open(&sukkal.url("/v2/websocket"), "p").await;
+        let head = [0x81, 0x80 | u8::try_from(document.len()).unwrap(), 0, 0, 0, 0];
+        socket.stream.get_mut().write_all(&[&head[..], &document].concat()).await.unwrap();
+        let reason = "The text is not UTF-8; send UTF-8, not UTF-16.".to_owned();
+        assert_eq!(socket.receive().await, Received::Closed(Some((1007, reason))));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn input_and_files_of_commands_in_utf_16_are_refused_with_what_to_send() {
+    let sukkal = Sukkal::start("memory:");
+    let home = tempfile::tempdir().unwrap();
+    let (url, path, home) = (sukkal.url(""), home.path().join("file"), home.path().to_str().unwrap());
+    let file = path.to_str().unwrap();
+    let post = ["message", "post", "q", "--url", &url, "--project", "p"];
+    for text in in_utf_16("1") {
+        std::fs::write(&path, &text).unwrap();
+        for (arguments, input) in [
+            (&post[..], &text[..]),
+            (&[&post[..], &["--json-bodies"]].concat(), &text),
+            (&[&post[..], &["--credentials-file", file]].concat(), b"1"),
+            (&["context", "add", "c", "--credentials-stdin", "--url", &url], &text),
+            (&["check", "--store", "memory:", "--config", file], b""),
+        ] {
+            let output = block_in_place(|| output(home, arguments, input));
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success(), "{arguments:?}");
+            assert!(error.contains("is in UTF-16;") && error.contains(" in UTF-8"), "{arguments:?}: {error}");
+        }
+    }
+}
+
+/// Runs a command with this input, which must succeed.
 fn run(home: &str, arguments: &[&str], input: &str) -> Output {
+    let output = output(home, arguments, input.as_bytes());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Runs a command with this input.
+fn output(home: &str, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = child_command(binary());
     command.args(arguments).env("XDG_CONFIG_HOME", home);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn(command).unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
+    let _not_read = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

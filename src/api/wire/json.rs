@@ -8,7 +8,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use crate::api::Error;
 use crate::domain::msgpack::{self, Converted, Reader, Token};
 use crate::domain::{self, Body};
-use crate::text::without_mark;
+use crate::text::{is_utf_16, without_mark};
 
 /// Minimum number of digits of an integer that does not fit into 64 signed bits.
 const OVERSIZED_DIGITS_MIN: usize = 19;
@@ -60,6 +60,9 @@ pub(super) fn parse_value_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 /// Returns the error for bytes that are not accepted, with the message of the parser. Without a
 /// parser error, the bytes are a single value.
 fn invalid(bytes: &[u8], error: Option<serde_json::Error>) -> Error {
+    if is_utf_16(bytes) {
+        return Error::Body("Request body could not be parsed. It is in UTF-16; send it in UTF-8.".to_owned());
+    }
     if has_oversized_integer(bytes) {
         return Error::Body("JSON contains integer that is too large.".to_owned());
     }

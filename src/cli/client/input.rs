@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::error::Error;
-use crate::text::without_mark;
+use crate::text::{is_utf_16, without_mark};
 
 /// Maximum number of messages in a batch. The service allows more, but processes each batch in one
 /// step, for which other requests wait.
@@ -138,6 +138,9 @@ fn read_line(reader: &mut BufReader<Stdin>, number: u64) -> Result<Option<String
         return Err(Error::Usage(format!("line {number} is longer than {LINE_BYTES_MAX} bytes")));
     }
     if number == 1 {
+        if is_utf_16(&line) {
+            return Err(Error::Usage("the input is in UTF-16; send it in UTF-8".to_owned()));
+        }
         let mark = line.len() - without_mark(&line).len();
         line.drain(..mark);
     }

@@ -418,7 +418,7 @@ impl Connection {
 fn end_after(error: &WsError) -> End {
     match error {
         WsError::Capacity(_) => End::Close(CloseCode::Size, "The message is too large."),
-        WsError::Utf8(_) => End::Close(CloseCode::Invalid, "The text is not UTF-8."),
+        WsError::Utf8(_) => End::Close(CloseCode::Invalid, "The text is not UTF-8; send UTF-8, not UTF-16."),
         WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
         WsError::Protocol(_) => End::Close(CloseCode::Protocol, "Protocol error."),
         WsError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => End::Close(CloseCode::Again, NO_MEMORY),
