@@ -31,6 +31,8 @@ const FEW_KEYS: usize = 16;
 /// The `MessagePack` of a JSON text.
 pub(crate) struct Converted {
     pub(crate) msgpack: Vec<u8>,
+    /// The same with all of equal keys; `None` if no object has equal keys.
+    pub(crate) with_equal_keys: Option<Vec<u8>>,
     /// Whether a number may have been an integer that does not fit into 64 signed bits.
     pub(crate) may_have_oversized_integers: bool,
 }
@@ -44,36 +46,28 @@ pub(crate) fn from_json(json: &[u8]) -> serde_json::Result<Converted> {
         // The parser reports the position of the invalid bytes.
         Err(_) => writer.read(&mut serde_json::Deserializer::from_slice(json))?,
     }
-    let Writer { mut bytes, has_equal_keys, may_have_oversized_integers, .. } = writer;
-    if has_equal_keys {
-        bytes = without_equal_keys(&bytes);
-    }
-    Ok(Converted { msgpack: bytes, may_have_oversized_integers })
+    Ok(writer.converted())
 }
 
 /// Converts `MessagePack` that a client has sent to the form that the JSON of the same value would
 /// have, under the same rules. Returns why the bytes are not accepted: they are not one value, are
 /// nested too deeply, or have a value without a JSON form, such as binary data.
-pub(crate) fn from_msgpack(msgpack: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn from_msgpack(msgpack: &[u8]) -> Result<Converted, String> {
     let mut writer = Writer { has_other_keys: Some(false), ..Writer::with_capacity(msgpack.len()) };
     let mut rest = msgpack;
     let mut parser = rmp_serde::Deserializer::new(&mut rest);
     parser.set_max_depth(DEPTH_MAX);
     writer.deserialize(&mut parser).map_err(|error| error.to_string())?;
-    let Writer { mut bytes, has_equal_keys, may_have_oversized_integers, has_other_keys, .. } = writer;
     if !rest.is_empty() {
         return Err("another value follows the first one".to_owned());
     }
-    if may_have_oversized_integers {
+    if writer.may_have_oversized_integers {
         return Err("a number is too large or not finite".to_owned());
     }
-    if has_other_keys == Some(true) {
+    if writer.has_other_keys == Some(true) {
         return Err("a key is not a text".to_owned());
     }
-    if has_equal_keys {
-        bytes = without_equal_keys(&bytes);
-    }
-    Ok(bytes)
+    Ok(writer.converted())
 }
 
 /// Returns the `MessagePack` of the next value of a deserializer.
@@ -166,6 +160,13 @@ impl Writer {
             may_have_oversized_integers: false,
             has_other_keys: None,
         }
+    }
+
+    fn converted(self) -> Converted {
+        let Self { bytes, has_equal_keys, may_have_oversized_integers, .. } = self;
+        let (msgpack, with_equal_keys) =
+            if has_equal_keys { (without_equal_keys(&bytes), Some(bytes)) } else { (bytes, None) };
+        Converted { msgpack, with_equal_keys, may_have_oversized_integers }
     }
 
     /// Reads one value and checks that nothing follows it.

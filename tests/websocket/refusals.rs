@@ -77,6 +77,25 @@ async fn a_request_must_match_the_schema_of_its_action() {
     assert_eq!(socket.ask("queue_list", json!({})).await.1, json!({ "queues": [] }));
 }
 
+#[tokio::test]
+async fn a_repeated_header_is_refused_as_over_http() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let project = r#""X-Project-ID": "p""#;
+    for (repeated, name) in [
+        (format!(r#""Client-ID": "{CLIENT}", "client-id": "{CLIENT}", {project}"#), "Client-ID"),
+        (format!(r#""Client-ID": "{CLIENT}", "Client-ID": "{CLIENT}", {project}"#), "Client-ID"),
+        (format!(r#""Client-ID": "{CLIENT}", "X-Project-ID": "q", {project}"#), "X-Project-ID"),
+    ] {
+        let request = format!(r#"{{"action": "queue_create", "headers": {{{repeated}}}, "body": {{"queue_name": "q"}}}}"#);
+        socket.stream.send(Message::text(request)).await.unwrap();
+        let reply = socket.document().await;
+        assert_eq!(reply["headers"]["status"], 400, "{reply}");
+        assert_eq!(reply["body"]["error"], format!("The header {name} is repeated; it must appear only once."));
+    }
+    assert_eq!(socket.ask("queue_list", json!({})).await.1, json!({ "queues": [] }));
+}
+
 /// The same rules as for HTTP, in the same words.
 #[tokio::test]
 async fn handlers_refuse_what_those_of_http_refuse() {

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{json, messages};
+use super::{headers, json, messages};
 use crate::api::Error;
 use crate::broker::messages::Draft;
 use crate::domain::JsonObject;
-use crate::domain::msgpack::{self, Reader, Token};
+use crate::domain::msgpack::{self, Converted, Reader, Token};
 
 /// The `MessagePack` of an empty object.
 const EMPTY_OBJECT: &[u8] = &[0x80];
@@ -42,6 +42,8 @@ pub struct FrameRequest {
     action: Part,
     headers: Part,
     body: Part,
+    /// A header with one value that is repeated.
+    repeated_header: Option<&'static str>,
 }
 
 /// A part of a request, as `MessagePack` that was converted from JSON; `None` if it is absent.
@@ -122,7 +124,7 @@ impl Kind {
     /// Writes a reply. `body` and `headers` are documents in the format of this kind; the request is
     /// absent if it could not be decoded.
     pub fn write_reply(self, request: Option<&FrameRequest>, body: &[u8], headers: &[u8]) -> Result<Vec<u8>, Error> {
-        let unknown = FrameRequest { kind: self, action: Part(None), headers: Part(None), body: Part(None) };
+        let unknown = FrameRequest::empty(self);
         let request = request.unwrap_or(&unknown);
         let echo = self.write(&Echo {
             action: Document(request.action.0.as_deref().unwrap_or(NULL)),
@@ -180,17 +182,19 @@ impl FrameRequest {
     /// Parses the payload of a frame. The error is a sentence for the client.
     pub fn parse(kind: Kind, payload: &[u8]) -> Result<Self, String> {
         let undecodable = |reason: String| format!("Can't decode {} request. {reason}", kind.format());
-        let document = match kind {
-            Kind::Text => json::parse_value_to_msgpack(payload).map_err(|error| undecodable(error.to_string()))?,
+        let Converted { msgpack, with_equal_keys, .. } = match kind {
+            Kind::Text => json::parse_value(payload).map_err(|error| undecodable(error.to_string()))?,
             Kind::Binary => msgpack::from_msgpack(payload).map_err(undecodable)?,
         };
-        let document = Bytes::from(document);
-        let mut reader = Reader::new(&document);
-        let Some(Token::Object(length)) = reader.token() else {
+        let document = Bytes::from(msgpack);
+        if !matches!(Reader::new(&document).token(), Some(Token::Object(_))) {
             return Err("Unexpected body type. Expected dict or dict like.".to_owned());
+        }
+        let mut request = Self {
+            repeated_header: headers::repeated(header_names(with_equal_keys.as_deref().unwrap_or(&document))),
+            ..Self::empty(kind)
         };
-        let mut request = Self { kind, action: Part(None), headers: Part(None), body: Part(None) };
-        for (name, value) in reader.entries(length) {
+        for (name, value) in entries(&document) {
             let part = match name {
                 b"action" => &mut request.action,
                 b"headers" => &mut request.headers,
@@ -200,6 +204,16 @@ impl FrameRequest {
             part.0 = Some(document.slice_ref(value));
         }
         Ok(request)
+    }
+
+    fn empty(kind: Kind) -> Self {
+        Self { kind, action: Part(None), headers: Part(None), body: Part(None), repeated_header: None }
+    }
+
+    /// Returns a header with one value that is repeated.
+    #[must_use]
+    pub fn repeated_header(&self) -> Option<&'static str> {
+        self.repeated_header
     }
 
     /// Returns the size of the request, in bytes of `MessagePack`.
@@ -213,7 +227,7 @@ impl FrameRequest {
     #[must_use]
     pub fn without_contents(&self) -> Self {
         let action = if self.has_long_action() { Part(None) } else { self.action.clone() };
-        Self { kind: self.kind, action, headers: Part(None), body: Part(None) }
+        Self { action, ..Self::empty(self.kind) }
     }
 
     fn has_long_action(&self) -> bool {
@@ -330,11 +344,22 @@ impl FrameRequest {
 
     /// Succeeds if the body may become a tree, apart from its messages. Call this before one becomes a tree.
     pub fn check_values(&self) -> Result<(), Error> {
-        let mut body = Reader::new(self.body());
-        let Some(Token::Object(length)) = body.token() else { return Ok(()) };
-        let fields = body.entries(length).filter(|(name, _)| *name != MESSAGES);
+        let fields = entries(self.body()).filter(|(name, _)| *name != MESSAGES);
         json::check_count(fields.map(|(_, value)| 1 + msgpack::extent(value).0).sum())
     }
+}
+
+/// Returns the names of all headers in a document.
+fn header_names(document: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let headers = entries(document).filter(|(name, _)| *name == b"headers");
+    headers.flat_map(|(_, headers)| entries(headers)).map(|(name, _)| name)
+}
+
+/// Returns the keys and values of an object; none of another value.
+fn entries(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut reader = Reader::new(value);
+    let length = if let Some(Token::Object(length)) = reader.token() { length } else { 0 };
+    (0..length).map_while(move |_| reader.entry())
 }
 
 #[cfg(test)]
@@ -371,6 +396,24 @@ mod tests {
             [0x82, 0xa6, b'a', b'c', b't', b'i', b'o', b'n', 1, 0xa6, b'a', b'c', b't', b'i', b'o', b'n', 2];
         assert_eq!(echo(Kind::Binary, &equal_keys)["action"], 2);
         assert_eq!(echo(Kind::Text, br#"{"action": 1, "action": 2}"#)["action"], 2);
+    }
+
+    #[test]
+    fn a_repeated_header_with_one_value_is_found() {
+        for (text, repeated) in [
+            (r#"{"headers": {"Client-ID": "a", "X-Project-ID": "p"}}"#, None),
+            (r#"{"headers": {"Client-ID": "a", "client-id": "a"}}"#, Some("Client-ID")),
+            (r#"{"headers": {"X-Roles": "a", "X-Roles": "b"}}"#, Some("X-Roles")),
+            (r#"{"headers": {"X-Tenant": "a"}, "headers": {"X-Tenant": "b"}}"#, Some("X-Tenant")),
+            (r#"{"headers": {"traceparent": "a", "traceparent": "b"}}"#, None),
+            (r#"{"headers": {"Origin": {"Origin": 1, "Origin": 2}}, "body": {"Origin": 1, "Origin": 2}}"#, None),
+            (r#"{"headers": ["Origin", "Origin"]}"#, None),
+        ] {
+            let request = FrameRequest::parse(Kind::Text, text.as_bytes()).unwrap();
+            assert_eq!(request.repeated_header(), repeated, "{text}");
+        }
+        let binary = b"\x81\xa7headers\x82\xa6origin\x01\xa6origin\x02";
+        assert_eq!(FrameRequest::parse(Kind::Binary, binary).unwrap().repeated_header(), Some("Origin"));
     }
 
     #[test]

@@ -40,19 +40,17 @@ pub(super) fn check_count(values: u64) -> Result<(), Error> {
 
 /// Parses an object or array into the `MessagePack` of the tree that [`parse`] returns.
 pub fn parse_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let msgpack = parse_value_to_msgpack(bytes)?;
+    let Converted { msgpack, .. } = parse_value(bytes)?;
     let is_document = matches!(Reader::new(&msgpack).token(), Some(Token::Object(_) | Token::Array(_)));
     if is_document { Ok(msgpack) } else { Err(invalid(bytes, None)) }
 }
 
 /// Parses any value into its `MessagePack`. A byte order mark before it has no meaning.
-pub(super) fn parse_value_to_msgpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn parse_value(bytes: &[u8]) -> Result<Converted, Error> {
     let bytes = without_mark(bytes);
     let is_oversized = |suspected: bool| suspected && has_oversized_integer(bytes);
     match msgpack::from_json(bytes) {
-        Ok(Converted { msgpack, may_have_oversized_integers }) if !is_oversized(may_have_oversized_integers) => {
-            Ok(msgpack)
-        }
+        Ok(converted) if !is_oversized(converted.may_have_oversized_integers) => Ok(converted),
         converted => Err(invalid(bytes, converted.err())),
     }
 }

@@ -7,6 +7,7 @@ pub mod claims;
 pub mod confirmation;
 pub mod flavors;
 pub mod frame;
+pub mod headers;
 pub mod health;
 pub mod home;
 pub mod json;

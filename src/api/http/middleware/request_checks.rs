@@ -22,6 +22,7 @@ use crate::api::http::content_negotiation::{self, prefers_events};
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
+use crate::api::wire::headers;
 use crate::auth::signed_url::SignedUrl;
 use crate::auth::{Client, Identity};
 use crate::authentication::Sender;
@@ -32,30 +33,6 @@ use crate::domain::{QueueId, QueueKind, QueueName, Warning};
 const HEADER_FRAME_BYTES: usize = 4;
 /// Number of segments in the longest path of the API.
 const SEGMENTS_MAX: usize = 7;
-
-/// The headers that the service reads and that have one value, as error messages spell them.
-///
-/// A repeated one is refused. A proxy may append its own value to that of its client, and the proxy and
-/// Sukkal could then see different clients, keys or contents. `Host` has an error of its own.
-const SINGLE_HEADERS: [&str; 17] = [
-    "Authorization",
-    "Client-ID",
-    "Content-Type",
-    "Idempotency-Key",
-    "Last-Event-ID",
-    "Origin",
-    "URL-Expires",
-    "URL-Methods",
-    "URL-Paths",
-    "URL-Signature",
-    "X-Auth-Token",
-    "X-Project-ID",
-    "X-Roles",
-    "X-Service-Token",
-    "X-Tenant",
-    "X-Tenant-Id",
-    "X-User-Id",
-];
 
 /// What a route requires of a request, besides a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,12 +204,11 @@ pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     if names_host && request.headers().get_all(header::HOST).iter().count() != 1 {
         return Err(Error::Host);
     }
-    let headers = request.headers();
-    if headers.len() > headers.keys_len() {
-        let is_repeated = |name: &&str| headers.get_all(*name).iter().nth(1).is_some();
-        if let Some(repeated) = SINGLE_HEADERS.into_iter().find(is_repeated) {
-            return Err(Error::RepeatedHeader(repeated));
-        }
+    let given = request.headers();
+    if given.len() > given.keys_len()
+        && let Some(repeated) = headers::repeated(given.iter().map(|(name, _)| name.as_str().as_bytes()))
+    {
+        return Err(Error::RepeatedHeader(repeated));
     }
     Ok(())
 }

@@ -21,13 +21,15 @@ struct Refused {
     status: StatusCode,
     /// The project whose rate it uses.
     project: ProjectId,
+    /// Whether the audit log records it.
+    is_refusal: bool,
 }
 
 /// Counts a refused request, for which `request` stands, in the rate of the project, in the metrics
 /// and in the audit log. Returns the outcome, or that the project has sent too many requests.
 pub(super) async fn count(outcome: Outcome, project: ProjectId, mut request: Request, service: Service) -> Outcome {
     let status = outcome.status();
-    request.extensions_mut().insert(Refused { status, project });
+    request.extensions_mut().insert(Refused { status, project, is_refusal: outcome.is_refusal() });
     let handler = WithMiddleware::new(Requirement::Nothing, Outage::from(""), refuse);
     let response = handler.call(request, service).await;
     if response.status() == status { outcome } else { Outcome::of(response, false, true).await }
@@ -36,7 +38,7 @@ pub(super) async fn count(outcome: Outcome, project: ProjectId, mut request: Req
 async fn refuse(State(service): State<Service>, Extension(refused): Extension<Refused>) -> Result<Response, Error> {
     service.broker.count_request(&refused.project)?;
     let mut response = refused.status.into_response();
-    if refused.status == StatusCode::FORBIDDEN {
+    if refused.is_refusal {
         response.extensions_mut().insert(Refusal);
     }
     Ok(response)

@@ -18,6 +18,8 @@ pub(super) struct Outcome {
     body: Body,
     /// Further headers of the reply.
     headers: Vec<(&'static str, String)>,
+    /// Whether the audit log records it as a refusal.
+    is_refusal: bool,
 }
 
 enum Body {
@@ -42,6 +44,11 @@ impl Outcome {
         Self::schema_violation(&format!("the header {name} must be a text without control characters"))
     }
 
+    /// Returns the outcome of a request that has a header twice.
+    pub(super) fn repeated_header(name: &'static str) -> Self {
+        Self { is_refusal: true, ..Self::error_text(400, &Error::RepeatedHeader(name).to_string()) }
+    }
+
     /// Returns the outcome of a request without a credential.
     pub(super) fn not_authenticated() -> Self {
         Self::error_text(403, "Not authentified.")
@@ -51,8 +58,13 @@ impl Outcome {
         StatusCode::from_u16(self.status).expect("outcomes have known statuses")
     }
 
+    pub(super) fn is_refusal(&self) -> bool {
+        self.is_refusal
+    }
+
     fn new(status: u16, body: Value) -> Self {
-        Self { status, body: Body::Value(body), headers: Vec::new() }
+        let is_refusal = status == StatusCode::FORBIDDEN.as_u16();
+        Self { status, body: Body::Value(body), headers: Vec::new(), is_refusal }
     }
 
     /// Converts the response of a handler. `authenticates` says whether the request authenticates the
@@ -63,7 +75,7 @@ impl Outcome {
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         let status = parts.status.as_u16();
         if parts.extensions.get::<IsDocument>().is_some() {
-            return Self { status, body: Body::Written(body.into()), headers: Vec::new() };
+            return Self { status, body: Body::Written(body.into()), headers: Vec::new(), is_refusal };
         }
         let is_unknown_sender = parts.status == StatusCode::UNAUTHORIZED
             // A signature that does not allow the request.

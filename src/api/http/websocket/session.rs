@@ -178,6 +178,9 @@ impl Session {
 
     /// Returns the HTTP request that is equivalent to a request in a frame, or why it is refused.
     pub(super) fn http_request(&self, action: &Action, frame: &FrameRequest) -> Result<Request, Outcome> {
+        if let Some(repeated) = frame.repeated_header() {
+            return Err(Outcome::repeated_header(repeated));
+        }
         let mut headers = self.headers.clone();
         let mut add = |name: HeaderName, spelling: &str, value: Option<Value>| {
             let Some(value) = value else { return Ok(()) };
