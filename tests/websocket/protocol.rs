@@ -4,7 +4,7 @@
 use futures::SinkExt;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::{PATH, open, start};
@@ -138,6 +138,19 @@ async fn only_a_request_for_a_websocket_opens_one() {
     assert_eq!(answer.refusal(426, "426 Upgrade Required").split(':').next(), Some("This path serves WebSockets"));
     assert_eq!(answer.header("upgrade"), Some("websocket"));
     assert!(Socket::try_open(&url, "p", &[("Sec-WebSocket-Version", "8")]).await.is_err());
+}
+
+#[tokio::test]
+async fn a_request_for_a_websocket_with_a_body_is_refused() {
+    let sukkal = start(&[]);
+    let url = sukkal.url(PATH);
+    for header in [("Content-Length", "1"), ("Transfer-Encoding", "chunked")] {
+        match Socket::try_open(&url, "p", &[header]).await {
+            Err(Error::Http(answer)) => assert_eq!(answer.status(), 400, "{header:?}"),
+            other => panic!("{header:?}: {:?}", other.map(drop)),
+        }
+    }
+    assert!(Socket::try_open(&url, "p", &[("Content-Length", "0")]).await.is_ok());
 }
 
 /// Mutations of a valid connection, and random bytes.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -37,6 +38,10 @@ pub(in crate::api::http) async fn open(
     }
     own_host::check_origin(request.headers(), &service.settings)?;
     let accept = accept_key(request.method(), request.headers()).ok_or(Error::NoUpgrade)?;
+    // The connection could be upgraded only after the body has arrived.
+    if !request.body().is_end_stream() {
+        return Err(Error::Request("a request that opens a WebSocket must not have a body".to_owned()));
+    }
     let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(Error::NoUpgrade)?;
     let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or(Error::NoUpgrade)?;
     let proof = authenticate(&request, &service.settings).await;
