@@ -1,4 +1,4 @@
--- The part of a queue's metadata that scripts use, packed by the driver (storage/record.rs). The
+-- The part of a queue's metadata that scripts use, packed by the driver (storage/policy.rs). The
 -- fields are flags, which say whether messages are delayed (1) and whether the queue is fair (2);
 -- the maximum number of deliveries; and the ttl (s) of dead letters (0: the time they have left).
 -- In a fair queue the numbers of shards and of shards per tenant follow. The rest is the name of

@@ -25,6 +25,7 @@ pub mod migration;
 mod monitoring;
 mod moved_messages;
 mod outbox;
+mod policy;
 pub mod pooled;
 mod pools;
 mod queues;

@@ -45,11 +45,6 @@ const TRACE_BYTES: usize = TRACE_MARKER.len() + TraceContext::BYTES;
 pub(super) const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
-/// Flag of a policy: the queue delays messages.
-pub(super) const DELAYS: u8 = 1;
-/// Flag of a policy: the queue is fair.
-pub(super) const FAIR: u8 = 2;
-
 /// Returns the record of a new message.
 #[must_use]
 pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>) -> Bytes {
@@ -245,29 +240,6 @@ impl TryFrom<OriginRecord> for Origin {
         })?;
         Ok(Self { queue, id: MessageId::from_bits(id), claim_count })
     }
-}
-
-/// Returns the policy of a queue: the part of its metadata that stores enforce. It is empty if
-/// there is nothing to enforce.
-///
-/// Numbers are big-endian, in this order: flags (`u8`, [`DELAYS`] and [`FAIR`]), maximum claim
-/// count (`u32`), time to live of dead letters (`u32`, 0: not set). A fair queue adds the number of
-/// shards and of shards per tenant (`u16` each). The name of the dead-letter queue comes last.
-#[must_use]
-pub(super) fn policy(metadata: &Metadata) -> Bytes {
-    let delays = metadata.default_message_delay_s().is_some();
-    let dead_letters = metadata.dead_letters();
-    let sharding = metadata.sharding();
-    if !delays && dead_letters.is_none() && sharding.is_none() {
-        return Bytes::new();
-    }
-    let mut policy = vec![if delays { DELAYS } else { 0 } | if sharding.is_some() { FAIR } else { 0 }];
-    policy.extend(dead_letters.as_ref().map_or(0, |settings| settings.claim_count_max).to_be_bytes());
-    policy.extend(dead_letters.as_ref().and_then(|settings| settings.ttl_s).unwrap_or(0).to_be_bytes());
-    policy.extend(sharding.iter().flat_map(|sharding| sharding.shards().to_be_bytes()));
-    policy.extend(sharding.iter().flat_map(|sharding| sharding.per_tenant().to_be_bytes()));
-    policy.extend(dead_letters.iter().flat_map(|settings| settings.queue.as_str().bytes()));
-    policy.into()
 }
 
 /// Returns the record of a queue's metadata.

@@ -9,7 +9,7 @@
 use crate::domain::{QueueId, Shard, Taken};
 use crate::storage::embedded::engine::clock::end_s;
 use crate::storage::embedded::rows::located::Found;
-use crate::storage::embedded::rows::queue::{DeadLetters, QueueRow};
+use crate::storage::embedded::rows::queue::QueueRow;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::budget::RecordBudget;
 use crate::storage::embedded::transaction::write::WriteTransaction;
@@ -17,6 +17,7 @@ use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::entry::Delivery;
 use crate::storage::moved_messages::{MovedBatch, MovedMessage, queue_named};
 use crate::storage::outbox;
+use crate::storage::policy::DeadLetters;
 use crate::storage::{DEAD_LETTER_STEPS_MAX, Error};
 
 /// A number of messages that is larger than the number of waiters in a process.

@@ -19,7 +19,7 @@ use crate::storage::embedded::transaction::read::View;
 use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::{
-    Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, record, unless_unreadable,
+    Error, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome, policy, record, unless_unreadable,
 };
 
 /// How long the tombstone of a deleted queue is kept, in microseconds. It records the ranks and
@@ -306,5 +306,5 @@ pub(super) fn counts_with(queue: &QueueId) -> impl Iterator<Item = Vec<u8>> {
 }
 
 pub(super) fn encode_row(number: u64, revision: Revision, metadata: &Metadata) -> Vec<u8> {
-    QueueRow::encode(number, revision, &record::policy(metadata), &record::from_metadata(metadata))
+    QueueRow::encode(number, revision, &policy::encode(metadata), &record::from_metadata(metadata))
 }

@@ -21,7 +21,7 @@ use crate::domain::queue_id::TOPIC_MARK;
 use crate::domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, QueueName, Revision, Summary};
 use crate::storage::{
     Catalogue, Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
-    record, unless_unreadable,
+    policy, record, unless_unreadable,
 };
 
 /// How long the tombstone of a deleted queue is kept, in seconds: longer than a command can be in
@@ -75,7 +75,7 @@ impl QueueStore for RedisStore {
     ) -> Result<UpdateOutcome, Error> {
         let token = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
         let last_known_revision = Bytes::from(last_known_revision.0.to_string());
-        let args = [last_known_revision, record::from_metadata(metadata), record::policy(metadata), token];
+        let args = [last_known_revision, record::from_metadata(metadata), policy::encode(metadata), token];
         let (kind, _) = self.run_applying_due(&QUEUE_UPDATE, queue, &args).await?;
         match kind.as_str() {
             "done" => Ok(UpdateOutcome::Done),
@@ -206,7 +206,7 @@ impl RedisStore {
         metadata: &Metadata,
         version: u64,
     ) -> Result<PlacedCreation, Error> {
-        let args = [arguments::number(version), record::from_metadata(metadata), record::policy(metadata)];
+        let args = [arguments::number(version), record::from_metadata(metadata), policy::encode(metadata)];
         let mut reply = self.connection.run(&QUEUE_CREATE, &QueueKeys::of(queue), &args).await?;
         match reply.text()?.as_str() {
             "created" => Ok(PlacedCreation::Done(Creation::Created)),

@@ -2,12 +2,12 @@
 
 use bytes::{BufMut, Bytes};
 
-use crate::domain::{PoolName, Queue, QueueName, Revision, Sharding};
+use crate::domain::{PoolName, Queue, Revision};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::moved_messages::QueueEpoch;
+use crate::storage::policy::Policy;
 use crate::storage::{Error, record};
 
-const POLICY_HEAD: usize = 9;
 const ROW_HEAD: usize = 18;
 /// Contents number of a queue that is in a pool. No contents have it.
 const PLACED: u64 = 0;
@@ -19,25 +19,6 @@ pub(crate) struct QueueRow {
     pub(crate) number: u64,
     pub(crate) revision: Revision,
     pub(crate) policy: Policy,
-}
-
-/// The part of a queue's metadata that the store itself applies: see `record::policy`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Policy {
-    /// Whether the queue delays messages.
-    pub(crate) delays: bool,
-    pub(crate) dead_letters: Option<DeadLetters>,
-    /// How the queue is divided into shards, if it is fair.
-    pub(crate) sharding: Option<Sharding>,
-}
-
-/// What happens to messages that reached the maximum number of deliveries.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DeadLetters {
-    pub(crate) count_max: u32,
-    /// Time to live in seconds after the move; 0 keeps the original expiration.
-    pub(crate) ttl_s: u32,
-    pub(crate) target: QueueName,
 }
 
 impl QueueRow {
@@ -92,33 +73,6 @@ impl QueueRow {
             Some((Self { number: u64::from_be_bytes(*number), revision, policy: Policy::decode(policy)? }, metadata))
         };
         row().ok_or_else(|| damaged("a queue"))
-    }
-}
-
-impl Policy {
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.is_empty() {
-            return Some(Self::default());
-        }
-        let (head, rest) = bytes.split_at_checked(POLICY_HEAD)?;
-        let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        let is_set = |flag| head[0] & flag != 0;
-        let (sharding, target) = if is_set(record::FAIR) {
-            let (shards, rest) = rest.split_first_chunk()?;
-            let (per_tenant, target) = rest.split_first_chunk()?;
-            (Some(Sharding::new(u16::from_be_bytes(*shards), u16::from_be_bytes(*per_tenant))?), target)
-        } else {
-            (None, rest)
-        };
-        let dead_letters = match target {
-            [] => None,
-            target => Some(DeadLetters {
-                count_max: number(1),
-                ttl_s: number(5),
-                target: str::from_utf8(target).ok()?.parse().ok()?,
-            }),
-        };
-        Some(Self { delays: is_set(record::DELAYS), dead_letters, sharding })
     }
 }
 

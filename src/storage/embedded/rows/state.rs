@@ -5,8 +5,8 @@ use bytes::{Buf, BufMut};
 use crate::storage::Error;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::rows::keys::Part;
-use crate::storage::embedded::rows::queue::Policy;
 use crate::storage::entry::SizeClass;
+use crate::storage::policy::Policy;
 
 /// Length without the sum of the sizes, which earlier releases do not have.
 const OLD_STATE_BYTES: usize = 141;

@@ -14,7 +14,7 @@ use crate::storage::migration::{Chunk, Fairness, Item, MessageSet, QueueParts};
 use crate::storage::redis::keys::{self, KeyName, QueueKeys, TOKENS};
 use crate::storage::redis::shard_digits;
 use crate::storage::token_record::TokenHead;
-use crate::storage::{Error, record};
+use crate::storage::{Error, policy, record};
 
 /// Ranks are divided into blocks of this many microseconds: see `scripts/shared/expirations.lua`.
 const BLOCK_US: u64 = 16_384;
@@ -200,7 +200,7 @@ impl QueueValues<'_> {
     fn add_queue(&mut self, parts: &QueueParts) -> Result<(), Error> {
         let revision = parts.revision.to_string();
         let mut field = |name: &'static str, value: Bytes| self.hash(KeyName::Queue, name, value);
-        let policy = record::policy(&record::metadata(&parts.metadata)?);
+        let policy = policy::encode(&record::metadata(&parts.metadata)?);
         field("m", parts.metadata.clone());
         for name in ["v", "s", "e"] {
             field(name, revision.clone().into());
