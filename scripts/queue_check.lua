@@ -25,7 +25,7 @@ local entries_by_claim = {}
 local function entries_given_to(claim)
   if not entries_by_claim[claim] then
     entries_by_claim[claim] = {}
-    local _, _, entries = read_claim(claim)
+    local _, _, entries = read_claim_if_readable(claim)
     for _, entry in ipairs(entries or {}) do
       entries_by_claim[claim][entry] = true
     end

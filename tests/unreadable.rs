@@ -22,12 +22,16 @@ const GARBAGE_IN_LUA: &str = "'\\193private'";
 const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
 const CONTENTS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("contents");
 const BAD_QUEUE: &[u8] = b"qp\0\0bad";
+const CLAIM: u8 = 6;
 const SUBSCRIPTION: u8 = 13;
 /// Number of bytes before the metadata of a queue without policy, and before the settings of a
 /// subscription.
 const ROW_HEAD: usize = 18;
 const SUBSCRIPTION_HEAD: usize = 24;
 const KEPT: &str = "sukkal:{set_aside}";
+/// Converts hexadecimal digits to bytes.
+const BYTES_IN_LUA: &str =
+    "local function bytes(hex) return (hex:gsub('..', function(h) return string.char(tonumber(h, 16)) end)) end";
 
 /// A store whose records can be damaged.
 enum Store {
@@ -65,7 +69,7 @@ impl Store {
         let Self::File(folder, row_bytes) = self else {
             let metadata = format!("redis.call('HSET', KEYS[1], 'm', {GARBAGE_IN_LUA})");
             let settings = format!(
-                "local function bytes(hex) return (hex:gsub('..', function(h) return string.char(tonumber(h, 16)) end)) end
+                "{BYTES_IN_LUA}
                 local record = redis.call('HGET', KEYS[1], bytes(ARGV[1]))
                 local head = 16 + 4 + struct.unpack('>I4', string.sub(record, 17)) + 24
                 redis.call('HSET', KEYS[1], bytes(ARGV[1]), string.sub(record, 1, head) .. {GARBAGE_IN_LUA})
@@ -95,6 +99,30 @@ impl Store {
                 let (key, record) = rows.iter().find(|(key, _)| is_record(key)).unwrap();
                 contents.insert(&**key, &*[&record[..kept], GARBAGE].concat()).unwrap();
             }
+        }
+        transaction.commit().unwrap();
+    }
+
+    /// Damages this claim of the queue `held` and, over Redis, what scripts know of the metadata.
+    fn damage_claim(&self, id: &str) {
+        let Self::File(folder, _) = self else {
+            let (claims, queue) = ("sukkal:{p/held}:claims", "sukkal:{p/held}:queue");
+            let script = format!(
+                "{BYTES_IN_LUA}
+                redis.call('HSET', KEYS[1], bytes(ARGV[1]), {GARBAGE_IN_LUA})
+                redis.call('HSET', KEYS[2], 'p', {GARBAGE_IN_LUA})"
+            );
+            self.node_of(claims).unwrap().command(&["EVAL", &script, "2", claims, queue, id]);
+            return;
+        };
+        let database = Database::open(folder.path().join("sukkal.redb")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        {
+            let mut contents = transaction.open_table(CONTENTS).unwrap();
+            let keys: Vec<Vec<u8>> = contents.iter().unwrap().map(|row| row.unwrap().0.value().to_vec()).collect();
+            let id = from_hexadecimal(id);
+            let key = keys.iter().find(|key| key[8] == CLAIM && key[9..] == id).unwrap();
+            contents.insert(&**key, GARBAGE).unwrap();
         }
         transaction.commit().unwrap();
     }
@@ -227,6 +255,39 @@ async fn is_set_aside(store: Store) {
     let popped = answered(api.request(Method::DELETE, "/v2/queues/bad/messages?pop=2"), 200).await.json();
     assert_eq!(popped["messages"].as_array().unwrap().len(), 2);
     assert_eq!(listed_ids(&api, "").await, [third]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_names_an_unreadable_claim_and_policy() {
+    for store in [Store::Redis(RedisServer::start()), Store::File(tempfile::tempdir().unwrap(), ROW_HEAD)] {
+        let mut sukkal = store.serve();
+        let api = sukkal.project("p");
+        let metadata = json!({ "_dead_letter_queue": "dead", "_max_claim_count": 3 });
+        answered(api.put("/v2/queues/held").json(&metadata), 201).await;
+        post(&api, "held").await;
+        let claimed = answered(api.post("/v2/queues/held/claims", &json!({ "ttl": 600 })), 201).await.json();
+        let (_, id) = claimed["messages"][0]["href"].as_str().unwrap().split_once("claim_id=").unwrap();
+        sukkal.terminate();
+        block_in_place(|| sukkal.wait());
+        assert_intact(&store.uri());
+        store.damage_claim(&id.replace('-', ""));
+
+        let (code, found) = run(&["check", "--store", &store.uri()]);
+
+        assert_eq!(code, Some(1), "{found}");
+        assert!(found.contains(&format!("p/held: claim {id}: cannot decode ")), "{found}");
+        if matches!(store, Store::File(..)) {
+            continue;
+        }
+        assert!(found.contains("p/held: cannot decode the policy"), "{found}");
+        let (_, repaired) = run(&["check", "--repair", "--store", &store.uri()]);
+        assert!(repaired.contains("repaired: p/held: cannot decode the policy; set aside in"), "{repaired}");
+        assert_eq!(store.set_aside(), [GARBAGE]);
+        let (_, found) = run(&["check", "--store", &store.uri()]);
+        assert!(found.contains(id) && !found.contains("policy"), "{found}");
+        let restored = answered(store.serve().project("p").get("/v2/queues/held"), 200).await.json();
+        assert_eq!(restored["_dead_letter_queue"], "dead");
+    }
 }
 
 /// A change of a subscription is loaded while the others are delivered.

@@ -24,6 +24,14 @@ local function read_claim(id)
   end
 end
 
+-- Does the same for a check. Returns nothing for a claim that cannot be read, which the driver reports.
+local function read_claim_if_readable(id)
+  local is_readable, ttl, since, entries, fence = pcall(read_claim, id)
+  if is_readable then
+    return ttl, since, entries, fence
+  end
+end
+
 local function store_claim(id, ttl, entries, fence, client)
   local end_us = now + ttl * 1000000
   redis.call('HSET', claims, id, struct.pack(CLAIM, ttl, now, fence, #client, client) .. table.concat(entries))

@@ -204,6 +204,11 @@ impl QueueKeys {
         self.key(KeyName::Messages.name())
     }
 
+    /// Returns the key of the hash of claims.
+    pub(super) fn claims(&self) -> String {
+        self.key(KeyName::Claims.name())
+    }
+
     /// Returns the key of the hash of task records.
     pub(super) fn tasks(&self) -> String {
         self.key(KeyName::Tasks.name())

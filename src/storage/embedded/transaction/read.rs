@@ -70,7 +70,8 @@ impl<T: Table> View<T> {
 
     pub(crate) fn claim(&self, number: u64, id: ClaimId) -> Result<Option<ClaimRow>, Error> {
         let claim = self.contents.get(&*keys::content(number, Part::Claim, id.as_bytes()))?;
-        claim.map(|claim| ClaimRow::decode(claim.value())).transpose()
+        let decode = |claim: &[u8]| ClaimRow::decode(claim).map_err(|error| error.of(format_args!("claim {id}")));
+        claim.map(|claim| decode(claim.value())).transpose()
     }
 
     /// Returns the rows of a part with a time up to this one: each time, and the rest of its key.

@@ -1,13 +1,15 @@
-//! Reads every record of a queue as its readers do, and sets metadata and subscriptions aside that
-//! cannot be read.
+//! Reads every record of a queue as its readers do, and sets metadata, policies and subscriptions aside
+//! that cannot be read.
 
 use bytes::Bytes;
 use fred::types::Value;
 
-use crate::domain::{Metadata, QueueId, Revision, SubscriptionId};
+use crate::domain::{ClaimId, Metadata, QueueId, Revision, SubscriptionId};
 use crate::storage::delivery_record::{check_attempt, check_retry, decode_progress};
+use crate::storage::entry::IN_FLIGHT_BYTES;
 use crate::storage::key::id_of;
 use crate::storage::moved_messages::OutgoingMessage;
+use crate::storage::policy::Policy;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::keys::{self, QueueKeys};
 use crate::storage::redis::reply;
@@ -21,6 +23,9 @@ const RECORDS_PER_STEP: &str = "20";
 /// Number of messages of an outbox that one command reads.
 const OUTBOX_PER_STEP: usize = 20;
 
+/// Size in bytes of the ttl, the start and the fence of a claim.
+const CLAIM_NUMBERS_BYTES: usize = 20;
+
 /// Reads a record of a queue by its name, and drops it.
 type Reader = fn(&QueueId, &[u8], &Bytes) -> Result<(), Error>;
 
@@ -32,8 +37,9 @@ impl RedisStore {
         for (name, error) in self.unreadable(queue, &keys.subscriptions(), check_subscription).await? {
             self.report_subscription(queue, name, &error, repairs, check).await?;
         }
-        let others: [(String, Reader); 4] = [
+        let others: [(String, Reader); 5] = [
             (keys.messages(), |queue, key, message| record::check(id_of(queue, key)?, message)),
+            (keys.claims(), check_claim),
             (keys.tasks(), |_, _, task| TaskRecord::decode(task).map(drop)),
             (keys.deliveries(), check_delivery),
             (keys.retries(), |queue, _, retry| check_retry(queue, retry)),
@@ -64,16 +70,22 @@ impl RedisStore {
 
     async fn check_metadata(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
         let key = QueueKeys::of(queue).queue();
-        let mut stored = self.connection.command("HMGET", &key, &["v", "m"]).await?;
-        let (revision, metadata) = (stored.text_or_nil()?, stored.bytes_or_nil().unwrap_or_default());
-        let (Some(revision), Err(error)) = (revision, record::metadata(&metadata)) else { return Ok(()) };
+        let mut stored = self.connection.command("HMGET", &key, &["v", "m", "p"]).await?;
+        let Some(revision) = stored.text_or_nil()? else { return Ok(()) };
+        let [metadata, policy] = [(); 2].map(|()| stored.bytes_or_nil().unwrap_or_default());
+        let (error, what, unreadable, repaired) = match (record::metadata(&metadata), Policy::decode(&policy)) {
+            (Ok(_), Some(_)) => return Ok(()),
+            (Ok(read), None) => (Error::Corrupt("cannot decode the policy".to_owned()), "policy", policy, read),
+            (Err(error), _) => (error, "metadata", metadata, Metadata::default()),
+        };
         if !repairs {
             check.add_finding(queue, error.reason());
             return Ok(());
         }
-        let place = self.set_aside(queue, &format!("metadata of revision {revision}"), metadata).await?;
+        let place = self.set_aside(queue, &format!("{what} of revision {revision}"), unreadable).await?;
         let revision = Revision(reply::parse_number(&revision)?);
-        match self.update_queue(queue, revision, &Metadata::default()).await? {
+        // This stores the policy of the metadata, too.
+        match self.update_queue(queue, revision, &repaired).await? {
             UpdateOutcome::Done => check.add_repair(queue, format_args!("{}; set aside in {place}", error.reason())),
             // It has other metadata by now.
             UpdateOutcome::Stale => {}
@@ -153,6 +165,18 @@ impl RedisStore {
         }
         Ok(found)
     }
+}
+
+/// Reads a claim, or a pop: see `scripts/shared/claims.lua`.
+fn check_claim(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
+    let read = || {
+        let (client_bytes, rest) = record.get(CLAIM_NUMBERS_BYTES..)?.split_first_chunk()?;
+        let (client, entries) = rest.split_at_checked(u16::from_be_bytes(*client_bytes).into())?;
+        let is_readable = str::from_utf8(client).is_ok() && entries.len().is_multiple_of(IN_FLIGHT_BYTES);
+        is_readable.then_some(())
+    };
+    let id = id.try_into().map_or_else(|_| "without id".to_owned(), |id| ClaimId::from_bytes(id).to_string());
+    read().ok_or_else(|| Error::Corrupt(format!("claim {id}: cannot decode it")))
 }
 
 fn check_subscription(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
