@@ -2,8 +2,9 @@
 --
 -- Returns {'due'} if due changes must be applied first; otherwise {'status', now, last visible
 --       rank, number of available messages, time (µs) when the next claim, return or delay ends or
---       0}.
-if load_queue() then
+--       0, stamp of the last purge of subscriptions or 0}.
+local is_due, last_purge = load_queue('g')
+if is_due then
   return {'due'}
 end
 local next_end_us = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or math.huge
@@ -14,5 +15,5 @@ if logical_packed then
 end
 return {
   'status', decimal(now), decimal(last_visible), redis.call('ZCARD', ready),
-  next_end_us < math.huge and decimal(next_end_us) or 0,
+  next_end_us < math.huge and decimal(next_end_us) or 0, last_purge or 0,
 }

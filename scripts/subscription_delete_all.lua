@@ -1,8 +1,15 @@
 -- Deletes all subscriptions of a queue, and ends its delivery lease. Redis frees the memory in the
--- background.
+-- background. Also notifies the watchers of the queue, because no store knows the subscriptions of
+-- connections.
 --
 -- Returns 'done'.
-if redis.call('HDEL', queue, 'n') == 1 then
+local has_stored = redis.call('HDEL', queue, 'n') == 1
+if redis.call('HEXISTS', queue, 'v') == 1 then
+  local last_purge = tonumber(redis.call('HGET', queue, 'g') or '0')
+  redis.call('HSET', queue, 'g', decimal(math.max(last_purge + 1, now)))
+  notify(0)
+end
+if has_stored then
   local version = redis.call('HGET', deliveries, 'v')
   redis.call('UNLINK', subscriptions, subscribers, subscription_ids, subscription_ends, deliveries, retries,
     retry_times)

@@ -20,6 +20,8 @@
 --                      te  total of expired messages, absent for 0
 --                      td  total of dead-lettered messages, absent for 0
 --                      n   number of subscriptions, absent for 0
+--                      g   stamp of the last purge of subscriptions, absent if there was none: the
+--                          time (µs), but higher than the stamp before
 --                      w   lease of the process that delivers to them (deliveries.lua)
 --   messages     hash  key → record (storage/record.rs)
 --   ready, in_flight, delayed

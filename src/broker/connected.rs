@@ -74,13 +74,6 @@ impl ConnectedSubscriptions {
         })
     }
 
-    /// Ends all subscriptions of a queue.
-    pub(super) fn delete_all(&self, queue: &QueueId) {
-        for (_, removed) in self.lock().remove(queue).unwrap_or_default() {
-            removed.deleted.cancel();
-        }
-    }
-
     /// Takes the memory for the options of a subscription of the queue.
     pub(super) fn memory_for(&self, queue: &QueueId, options: &JsonObject) -> Result<MemoryShare, Error> {
         let (memory, bytes) = (self.options.share(queue.project()), options.as_msgpack().len());

@@ -49,7 +49,8 @@ pub trait SubscriptionStore: Send + Sync {
     /// not exist.
     async fn delete_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<(), Error>;
 
-    /// Deletes all subscriptions of the queue.
+    /// Deletes all subscriptions of the queue, and notifies its watchers in all processes:
+    /// [`super::Watch::subscriptions_purged_after`].
     async fn delete_subscriptions(&self, queue: &QueueId) -> Result<(), Error>;
 
     /// Returns the last attempts of the subscription, the newest first, at most

@@ -61,6 +61,9 @@ pub struct QueueStatus {
     pub available: u64,
     /// Time until the next delay or lease ends.
     pub next_due: Option<Duration>,
+    /// Stamp of the last purge of subscriptions. A later purge has a higher one. 0 if there was none, and
+    /// always 0 in an embedded store, whose only process knows of each purge.
+    pub subscription_purge: u64,
 }
 
 impl QueueStatus {
@@ -102,6 +105,18 @@ impl Watch {
     pub fn reader(&self, with_delayed: bool) -> Receiver {
         let changes = if with_delayed { &self.queue.changes } else { &self.queue.available };
         Receiver { changes: changes.subscribe(), older_positions: self.queue.older_positions.subscribe() }
+    }
+
+    /// Returns the stamp of the last purge of subscriptions that this process knows of.
+    #[must_use]
+    pub fn subscription_purge(&self) -> u64 {
+        *self.queue.subscription_purge.borrow()
+    }
+
+    /// Completes when all subscriptions of the queue are purged after the purge with this stamp.
+    pub async fn subscriptions_purged_after(&self, stamp: u64) {
+        let mut purges = self.queue.subscription_purge.subscribe();
+        let _later = purges.wait_for(|purge| *purge > stamp).await;
     }
 }
 
@@ -161,6 +176,8 @@ pub(super) struct WatchedQueue {
     changes: watch::Sender<u64>,
     /// Positions at which messages became available although readers may have passed them.
     older_positions: broadcast::Sender<Rank>,
+    /// Stamp of the last purge of subscriptions that is known.
+    pub(super) subscription_purge: watch::Sender<u64>,
     /// Wakes the expiry timer.
     pub(super) timer_update: Notify,
     /// Canceled when the queue is watched no longer.
@@ -182,6 +199,7 @@ impl WatchedQueue {
             available: watch::Sender::default(),
             changes: watch::Sender::default(),
             older_positions: broadcast::Sender::new(OLDER_POSITIONS_MAX),
+            subscription_purge: watch::Sender::default(),
             timer_update: Notify::new(),
             removed: CancellationToken::new(),
         })
@@ -223,6 +241,12 @@ impl WatchedQueue {
         }
         self.changes.send_modify(|count| *count += 1);
         self.timer_update.notify_one();
+    }
+
+    /// Notes the stamp of the last purge of subscriptions.
+    pub(super) fn note_purge(&self, stamp: u64) {
+        let raise = |known: &mut u64| stamp > std::mem::replace(known, stamp.max(*known));
+        self.subscription_purge.send_if_modified(raise);
     }
 
     /// Notifies all waiters, because notifications may have been lost.

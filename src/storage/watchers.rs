@@ -73,6 +73,13 @@ impl Watchers {
         }
     }
 
+    /// Notes a purge of subscriptions in a store whose status has no stamp of it.
+    pub(super) fn note_purge(&self, queue: &QueueId) {
+        if let Some(watched) = self.get(queue) {
+            watched.subscription_purge.send_modify(|stamp| *stamp += 1);
+        }
+    }
+
     /// Notifies all waiters of a queue, because notifications may have been lost.
     pub(super) fn notify_all(&self, queue: &QueueId) {
         if let Some(watched) = self.get(queue) {
@@ -179,6 +186,7 @@ impl LastKnownStatus {
     /// Records the status. In a verification, notifies all waiters if the queue has new messages
     /// without a notification.
     fn update(&mut self, watched: &WatchedQueue, status: &QueueStatus, is_verification: bool) {
+        watched.note_purge(status.subscription_purge);
         let notifications = *watched.available.borrow();
         if is_verification {
             watched.restart_readers();

@@ -453,6 +453,7 @@ suite! {
             an_unused_wake_up_is_passed_to_the_next_waiter,
             a_delayed_message_wakes_readers_that_include_delayed_messages,
             a_queue_can_be_watched_again,
+            watchers_are_notified_of_each_purge_of_subscriptions,
             the_queue_status_shows_counts_and_positions,
             the_position_does_not_go_back_when_the_clock_steps_back,
         ],

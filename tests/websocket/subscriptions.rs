@@ -173,6 +173,29 @@ async fn the_deletion_of_its_queue_ends_the_subscription_with_a_reason_whichever
 }
 
 #[tokio::test]
+async fn a_purge_ends_the_subscription_with_a_reason_whichever_process_purges() {
+    let redis = support::redis::RedisServer::start();
+    let [here, elsewhere] = [(); 2].map(|()| support::sukkal::Sukkal::start_with(&redis.url(), &[]));
+    let embedded = start(&[]);
+    for (sukkal, purging) in [(&here, &here), (&here, &elsewhere), (&embedded, &embedded)] {
+        let mut socket = open(sukkal).await;
+        // A subscription is not ended by an earlier purge.
+        for _ in 0..2 {
+            let id = socket.subscribe(json!({ "queue_name": "q" })).await;
+            post(&mut socket, "q", &[json!(1)]).await;
+            assert_eq!(socket.document().await, notification("q", &json!(1)));
+            let purge = json!({ "resource_types": ["subscriptions"] });
+            answered(purging.project("p").post("/v2/queues/q/purge", &purge), 204).await;
+
+            let ended = socket.document().await;
+            let expected = (&json!("SubscriptionFailure"), &json!(id), &json!("Subscription purged"));
+            assert_eq!((&ended["Message_Type"], &ended["subscription_id"], &ended["error"]), expected, "{ended}");
+            assert_eq!(listed(&sukkal.project("p")).await, [Value::Null; 0]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_subscription_ends_with_its_connection() {
     let sukkal = start(&[]);
     let api = sukkal.project("p");

@@ -16,6 +16,7 @@ use crate::broker::{Action, Broker, Error};
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{DeliveryOptions, Metadata, QueueId, SubscriptionDraft, SubscriptionId};
 use crate::memory_budget::MemoryShare;
+use crate::storage::Watch;
 
 /// A subscription of a connection. It ends when `end` is dropped, or before.
 pub struct ConnectedSubscription {
@@ -29,13 +30,32 @@ pub struct ConnectedSubscription {
 
 /// The end of a subscription of a connection. Dropping it ends the subscription.
 pub struct SubscriptionEnd {
+    registered: Registered,
+    expires_at: Option<Instant>,
+    deleted: CancellationToken,
+    watch: Watch,
+    /// Stamp of the last purge of subscriptions when this one was created.
+    last_purge: u64,
+    /// The memory of the options.
+    _memory: MemoryShare,
+}
+
+/// The registration of a subscription, which is removed when this is dropped.
+struct Registered {
     all: ConnectedSubscriptions,
     queue: QueueId,
     id: SubscriptionId,
-    expires_at: Option<Instant>,
-    deleted: CancellationToken,
-    /// The memory of the options.
-    _memory: MemoryShare,
+}
+
+/// Why a subscription of a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// Its time to live is over.
+    Expired,
+    /// It was deleted.
+    Deleted,
+    /// All subscriptions of its queue were purged.
+    Purged,
 }
 
 impl Broker {
@@ -62,12 +82,18 @@ impl Broker {
         let new = Registration { connection, ttl_s, created, options: given, deleted: deleted.clone() };
         self.connected.add(queue, id, new, self.push.max_subscriptions_per_queue.into())?;
         let expires_at = created.checked_add(Duration::from_secs(ttl_s));
-        let all = self.connected.clone();
-        let end = SubscriptionEnd { all, queue: queue.clone(), id, expires_at, deleted, _memory: memory };
+        let registered = Registered { all: self.connected.clone(), queue: queue.clone(), id };
         let store = access.admit().await?;
         self.check_new_queue(caller, &store, queue).await?;
         let created = queue.clone();
-        self.run_to_completion(async move { store.create_queue(&created, &Metadata::default()).await }).await?;
+        let create = async move {
+            store.create_queue(&created, &Metadata::default()).await?;
+            store.queue_status(&created).await
+        };
+        let status = self.run_to_completion(create).await?;
+        let watch = access.watch(queue).await?;
+        let last_purge = watch.subscription_purge().max(status.subscription_purge);
+        let end = SubscriptionEnd { registered, expires_at, deleted, watch, last_purge, _memory: memory };
         let mut feed = self.follow(caller, queue.clone(), &from).await?;
         feed.end_with_queue();
         Ok(ConnectedSubscription { feed, options, end })
@@ -86,11 +112,11 @@ impl SubscriptionEnd {
     /// Returns the id of the subscription.
     #[must_use]
     pub fn id(&self) -> SubscriptionId {
-        self.id
+        self.registered.id
     }
 
-    /// Completes when the subscription expires or is deleted. Returns whether it has expired.
-    pub async fn reached(&self) -> bool {
+    /// Completes when the subscription ends, and returns why.
+    pub async fn reached(&self) -> EndReason {
         let expired = async {
             match self.expires_at {
                 Some(expires_at) => sleep_until(expires_at).await,
@@ -98,13 +124,14 @@ impl SubscriptionEnd {
             }
         };
         tokio::select! {
-            () = expired => true,
-            () = self.deleted.cancelled() => false,
+            () = expired => EndReason::Expired,
+            () = self.deleted.cancelled() => EndReason::Deleted,
+            () = self.watch.subscriptions_purged_after(self.last_purge) => EndReason::Purged,
         }
     }
 }
 
-impl Drop for SubscriptionEnd {
+impl Drop for Registered {
     fn drop(&mut self) {
         self.all.delete(&self.queue, self.id);
     }

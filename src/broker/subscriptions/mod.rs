@@ -11,6 +11,6 @@ mod targets;
 mod trust;
 
 pub use self::change::ConfirmedBy;
-pub use self::connected::{ConnectedSubscription, SubscriptionEnd};
+pub use self::connected::{ConnectedSubscription, EndReason, SubscriptionEnd};
 pub use self::creation::{Subscribed, SubscriptionRequest};
 pub use self::redelivery::RedeliveryRequest;

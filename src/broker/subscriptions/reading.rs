@@ -78,16 +78,11 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes all subscriptions of the queue, as a part of a purge.
+    /// Deletes all subscriptions of the queue, as a part of a purge. Those of connections to any process end
+    /// soon after that.
     pub async fn purge_subscriptions(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::PurgeQueue, &queue)?.admit().await?;
-        let this = self.clone();
-        self.run_to_completion(async move {
-            store.delete_subscriptions(&queue).await?;
-            this.connected.delete_all(&queue);
-            Ok(())
-        })
-        .await
+        self.run_to_completion(async move { Ok(store.delete_subscriptions(&queue).await?) }).await
     }
 
     /// Returns the last attempts to notify the subscriber, the newest first.

@@ -35,6 +35,7 @@ impl WatchStore for EmbeddedStore {
                 last: Rank::new(state.last).unwrap_or(Rank::MAX),
                 available: state.total.saturating_sub(state.in_flight + state.delayed),
                 next_due: next_due.map(|due_us| Duration::from_micros(due_us.saturating_sub(now_us))),
+                subscription_purge: 0,
             })
         });
         let absent = || QueueStatus { now_us: self.parts.clock.now_us(queue), ..QueueStatus::default() };

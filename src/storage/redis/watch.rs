@@ -41,7 +41,7 @@ impl WatchStore for RedisStore {
             0 => None,
             due_us => Some(Duration::from_micros(due_us.saturating_sub(now_us))),
         };
-        Ok(QueueStatus { now_us, last, available, next_due })
+        Ok(QueueStatus { now_us, last, available, next_due, subscription_purge: reply.number()? })
     }
 }
 

@@ -290,6 +290,21 @@ pub(in crate::conformance) async fn a_queue_can_be_watched_again(subject: &Subje
     }
 }
 
+/// A queue that was created again is purged later than the deleted one.
+pub(in crate::conformance) async fn watchers_are_notified_of_each_purge_of_subscriptions(subject: &Subject) {
+    for _ in 0..2 {
+        let queue = subject.queue("q").await;
+        let watch = subject.watch(&queue).await;
+        for _ in 0..2 {
+            let stored = subject.queue_status(&queue).await.subscription_purge;
+            let known = watch.subscription_purge().max(stored);
+            subject.store().delete_subscriptions(&queue).await.expect("the store answers");
+            timeout(WAKE_UP_TIMEOUT, watch.subscriptions_purged_after(known)).await.expect("the watcher is notified");
+        }
+        subject.store().delete_queue(&queue).await.expect("the store answers");
+    }
+}
+
 pub(in crate::conformance) async fn the_queue_status_shows_counts_and_positions(subject: &Subject) {
     let queue = subject.queue("q").await;
     let empty = subject.queue_status(&queue).await;

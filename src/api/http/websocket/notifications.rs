@@ -15,7 +15,7 @@ use crate::api::http::stream::next_within_budget;
 use crate::api::wire::frame::Kind;
 use crate::api::wire::notification;
 use crate::broker::feed::Feed;
-use crate::broker::subscriptions::ConnectedSubscription;
+use crate::broker::subscriptions::{ConnectedSubscription, EndReason};
 use crate::domain::Message;
 use crate::memory_budget::{MemoryBudget, MemoryShare};
 
@@ -26,6 +26,9 @@ const FREE_BYTES: usize = 64 << 10;
 /// Why a subscription ends whose ttl is over.
 const EXPIRED: &str =
     "The ttl of the subscription is over. Create it again, with \"since\" if no message may be missed.";
+
+/// Why a subscription ends whose queue has lost all subscriptions.
+const PURGED: &str = "All subscriptions of the queue were purged. Create the subscription again to receive its messages.";
 
 /// The subscriptions of a connection.
 pub(super) struct Notifications {
@@ -111,7 +114,11 @@ async fn next_part(
     let next = tokio::select! {
         biased;
         // Whoever deletes a subscription knows that it has ended.
-        has_expired = end.reached() => return has_expired.then(|| failure("Subscription expired", EXPIRED)),
+        reason = end.reached() => return match reason {
+            EndReason::Expired => Some(failure("Subscription expired", EXPIRED)),
+            EndReason::Purged => Some(failure("Subscription purged", PURGED)),
+            EndReason::Deleted => None,
+        },
         next = next_within_budget(feed, &share, FREE_BYTES, convert) => next,
     };
     match next {

@@ -70,7 +70,9 @@ impl SubscriptionStore for EmbeddedStore {
     }
 
     async fn delete_subscriptions(&self, queue: &QueueId) -> Result<(), Error> {
-        self.write_up_to_date(queue, (), |store, number, _now_us| store.remove_all_subscriptions(number)).await
+        self.write_up_to_date(queue, (), |store, number, _now_us| store.remove_all_subscriptions(number)).await?;
+        self.parts.watchers.note_purge(queue);
+        Ok(())
     }
 
     async fn list_attempts(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<Vec<Attempt>>, Error> {
