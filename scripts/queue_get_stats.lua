@@ -1,8 +1,8 @@
 -- Counts a queue's messages, and returns the oldest and the newest one.
 --
--- Returns {'due'} if due changes must be applied first; otherwise {'stats', now, numbers of all,
---       available, delayed and in-flight messages, and, if there are any, the entries of the oldest
---       and newest one}.
+-- Returns {'due'} if due changes must be applied first; otherwise {'stats', now, whether the queue exists
+--       (0 or 1), numbers of all, available, delayed and in-flight messages, and, if there are any, the
+--       entries of the oldest and newest one}.
 if load_queue() then
   return {'due'}
 end
@@ -19,7 +19,7 @@ local function outermost_entry(index, is_before)
   return found
 end
 
-local stats = {'stats', decimal(now), redis.call('HLEN', messages)}
+local stats = {'stats', decimal(now), revision and 1 or 0, redis.call('HLEN', messages)}
 for _, set in ipairs({ready, delayed, in_flight}) do
   stats[#stats + 1] = redis.call('ZCARD', set)
 end

@@ -9,7 +9,8 @@ use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata};
 use crate::domain::{
-    Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, WithWarnings,
+    Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, Warning,
+    WithWarnings,
 };
 use crate::storage::{self, Moved, NameRange, QueueListing, UpdateOutcome};
 
@@ -102,21 +103,35 @@ impl Broker {
         let has_pooling = self.pooling.is_some();
         let create = async move {
             let value = store.create_queue(&queue, &metadata).await?;
-            Ok(WithWarnings { value, warnings: metadata.warnings(has_pooling) })
+            let mut warnings = metadata.warnings(queue.name().kind(), has_pooling);
+            if value == Creation::Existed && !metadata.keys().is_empty() {
+                let current = store.get_queue(&queue).await?;
+                if current.is_some_and(|current| !current.metadata.keys().has_same_entries(metadata.keys())) {
+                    warnings.insert(0, Warning::MetadataUnchanged(queue.name().kind()));
+                }
+            }
+            Ok(WithWarnings { value, warnings })
         };
         self.run_to_completion(create).await
     }
 
     /// Returns the queue's metadata with all defaults. A queue that does not exist has the defaults
     /// only.
-    pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<JsonObject, Error> {
-        Ok(self.get_metadata(caller, queue).await?.with_defaults(queue.name().kind(), &self.limits))
+    pub async fn get_queue(&self, caller: &Caller, queue: &QueueId) -> Result<WithWarnings<JsonObject>, Error> {
+        let WithWarnings { value, warnings } = self.get_metadata(caller, queue).await?;
+        Ok(WithWarnings { value: value.with_defaults(queue.name().kind(), &self.limits), warnings })
     }
 
     /// Returns the metadata that the owner of the queue has set. A queue that does not exist has none.
-    pub async fn get_metadata(&self, caller: &Caller, queue: &QueueId) -> Result<Metadata, Error> {
+    pub async fn get_metadata(&self, caller: &Caller, queue: &QueueId) -> Result<WithWarnings<Metadata>, Error> {
         let store = self.store.authorize(caller, Action::GetQueue, queue)?.admit().await?;
-        Ok(store.get_queue(queue).await?.map(|queue| queue.metadata).unwrap_or_default())
+        Ok(match store.get_queue(queue).await? {
+            Some(queue) => WithWarnings { value: queue.metadata, warnings: Vec::new() },
+            None => {
+                let warnings = vec![Warning::NoQueue(queue.name().kind())];
+                WithWarnings { value: Metadata::default(), warnings }
+            }
+        })
     }
 
     /// Returns whether the queue exists. The caller must be allowed to perform the action.
@@ -149,7 +164,10 @@ impl Broker {
                 this.check_flavor(&store, queue.project(), &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(queue.name().kind(), &this.limits);
-                    return Ok(WithWarnings { value, warnings: metadata.warnings(this.pooling.is_some()) });
+                    return Ok(WithWarnings {
+                        value,
+                        warnings: metadata.warnings(queue.name().kind(), this.pooling.is_some()),
+                    });
                 }
             }
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
@@ -287,11 +305,12 @@ impl Broker {
         Ok(store.get_stats(queue, detailed).await?)
     }
 
-    /// Returns the number of queues that the caller's project has, without its topics.
-    pub async fn count_queues(&self, caller: &Caller) -> Result<u64, Error> {
+    /// Returns the number of queues that the caller's project has, or of topics.
+    pub async fn count_queues(&self, caller: &Caller, kind: QueueKind) -> Result<u64, Error> {
         let project = &require_client(caller)?.project;
-        let store = self.store.authorize(caller, Action::CountQueues, project)?.admit().await?;
-        Ok(store.count_queues(project, Some(QueueKind::Queue)).await?)
+        let resource = Resource::Project(project.clone(), kind);
+        let store = self.store.authorize(caller, Action::CountQueues, resource)?.admit().await?;
+        Ok(store.count_queues(project, Some(kind)).await?)
     }
 }
 
@@ -347,7 +366,7 @@ mod tests {
         query.metadata = vec![("b".to_owned(), rmp_serde::to_vec(&"x".repeat(500_000)).unwrap())];
         let page = broker.list_queues(&caller("p"), &query).await.unwrap();
         assert_eq!(page.queues.len(), 10);
-        assert_eq!(broker.get_metadata(&caller("p"), &id(0)).await.unwrap(), metadata);
+        assert_eq!(broker.get_metadata(&caller("p"), &id(0)).await.unwrap().value, metadata);
     }
 
     #[tokio::test]

@@ -1,12 +1,13 @@
 //! The options of a subscription that have a meaning. Others are stored and have no effect.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::integer::integer;
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy, PolicySetting};
-use super::{JsonObject, QueueName, SignatureAlgorithm};
+use super::warning::{NameKind, UnknownNames};
+use super::{JsonObject, QueueName, SignatureAlgorithm, Warning};
 
 const RETRY_POLICY: &str = "_retry_policy";
 const ORDERED: &str = "ordered";
@@ -20,6 +21,25 @@ const SIGNATURE: &str = "signature";
 const WITH_DELIVERY: &str = "with_delivery";
 const FROM: &str = "from";
 const SUBJECT: &str = "subject";
+
+/// The options with a meaning for the client. The service sets `trust_id` itself.
+const KNOWN: [&str; 12] = [
+    RETRY_POLICY,
+    ORDERED,
+    CONCURRENCY,
+    MATCH,
+    DEAD_LETTER_QUEUE,
+    NOTIFY_QUEUE,
+    POST_DATA,
+    POST_HEADERS,
+    SIGNATURE,
+    WITH_DELIVERY,
+    FROM,
+    SUBJECT,
+];
+
+/// Those with a meaning for subscriptions of connections.
+const OF_CONNECTIONS: [&str; 2] = [MATCH, WITH_DELIVERY];
 
 /// Default and maximum number of notifications in flight.
 const CONCURRENCY_DEFAULT: u32 = 8;
@@ -37,6 +57,28 @@ const RESERVED_HEADERS: [&str; 9] =
     ["host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"];
 /// Beginnings of the names of such headers.
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
+
+/// Returns warnings about options that resemble those with a meaning, and about keys of a retry policy.
+#[must_use]
+pub fn warnings(options: &Value) -> Vec<Warning> {
+    let Some(options) = options.as_object() else { return Vec::new() };
+    let mut warnings = resembling(options);
+    warnings.extend(options.get(RETRY_POLICY).into_iter().flat_map(retry_policy::warnings));
+    warnings
+}
+
+/// Returns warnings about options that have no effect for a subscription of a connection.
+#[must_use]
+pub fn warnings_of_connection(options: &Value) -> Vec<Warning> {
+    let Some(options) = options.as_object() else { return Vec::new() };
+    let others = KNOWN.into_iter().filter(|known| options.contains_key(*known) && !OF_CONNECTIONS.contains(known));
+    resembling(options).into_iter().chain(others.map(Warning::NotForConnections)).collect()
+}
+
+fn resembling(options: &Map<String, Value>) -> Vec<Warning> {
+    let names = options.keys().map(String::as_str);
+    UnknownNames::new(NameKind::SubscriptionOption, &KNOWN).check_all(names).into_warnings()
+}
 
 /// How the messages of a queue are delivered to a subscriber.
 #[derive(Clone, Debug, PartialEq)]

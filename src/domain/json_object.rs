@@ -122,6 +122,12 @@ impl JsonObject {
         self.entries().next().is_none()
     }
 
+    /// Returns whether both objects have the same keys with equal values, in any order.
+    #[must_use]
+    pub fn has_same_entries(&self, other: &Self) -> bool {
+        self.is_part_of(&other.0) && other.is_part_of(&self.0)
+    }
+
     /// Returns whether a value, as `MessagePack` that was converted from JSON, is an object that has all
     /// keys of this one with equal values.
     #[must_use]

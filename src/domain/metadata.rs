@@ -11,6 +11,7 @@ use super::msgpack::{Reader, Token};
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
+use super::warning::{NameKind, UnknownNames};
 use super::{JsonObject, Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
@@ -50,6 +51,9 @@ const KNOWN_KEYS: [&str; 12] = [
     SHARDS_PER_TENANT,
     DURABILITY,
 ];
+
+/// Those that configure claims, which topics do not have.
+const KEYS_OF_CLAIMS: [&str; 5] = [DEAD_LETTER_QUEUE, DEAD_LETTER_TTL, MAX_CLAIM_COUNT, SHARDS, SHARDS_PER_TENANT];
 
 /// The keys that the owner of a queue has set, in the order in which they were set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,13 +148,17 @@ impl Metadata {
         Ok(Self::from_store(keys))
     }
 
-    /// Returns warnings about keys that have no effect. Without pooling, `_flavor` has none.
+    /// Returns warnings about keys that have no effect for this kind of queue. Without pooling, `_flavor` has
+    /// none.
     #[must_use]
-    pub fn warnings(&self, has_pooling: bool) -> Vec<Warning> {
-        let keys = self.keys.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
-        let mut warnings = Warning::of_unknown_keys(keys, &KNOWN_KEYS);
-        if non_null(&self.reserved, MAX_CLAIM_COUNT).is_some() && non_null(&self.reserved, DEAD_LETTER_QUEUE).is_none()
-        {
+    pub fn warnings(&self, kind: QueueKind, has_pooling: bool) -> Vec<Warning> {
+        let keys = self.reserved.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
+        let mut warnings = UnknownNames::new(NameKind::MetadataKey, &KNOWN_KEYS).check_all(keys).into_warnings();
+        warnings.extend(non_null(&self.reserved, RETRY_POLICY).iter().flat_map(retry_policy::warnings));
+        let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
+        if kind == QueueKind::Topic {
+            warnings.extend(KEYS_OF_CLAIMS.into_iter().filter(is_set).map(Warning::NotInTopics));
+        } else if is_set(&MAX_CLAIM_COUNT) && !is_set(&DEAD_LETTER_QUEUE) {
             warnings.push(Warning::NoDeadLetterQueue);
         }
         warnings

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::Warning;
 use super::integer::integer;
+use super::warning::{NameKind, UnknownNames};
 
 const MINIMUM_DELAY: &str = "minimum_delay";
 const MAXIMUM_DELAY: &str = "maximum_delay";
@@ -29,6 +31,7 @@ const BACKOFFS: [(&str, Backoff); 4] = [
     ("exponential", Backoff::Exponential),
 ];
 const IGNORE_OVERRIDE: &str = "ignore_subscription_override";
+const KEYS: [&str; 7] = [COUNTS[0], COUNTS[1], COUNTS[2], BACKOFF, IGNORE_OVERRIDE, MINIMUM_DELAY, MAXIMUM_DELAY];
 /// Number of seconds of the back-off phase for each of its steps.
 const STEP_S: u64 = 5;
 /// Maximum delay, in seconds. A policy may name a longer one, which is shortened to this.
@@ -127,6 +130,13 @@ pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
         return Err(InvalidRetryPolicy::Delays { minimum_s, maximum_s });
     }
     Ok(())
+}
+
+/// Returns warnings about keys of a policy that have no effect.
+#[must_use]
+pub fn warnings(policy: &Value) -> Vec<Warning> {
+    let keys = policy.as_object().into_iter().flat_map(|policy| policy.keys().map(String::as_str));
+    UnknownNames::new(NameKind::PolicyKey, &KEYS).check_all(keys).into_warnings()
 }
 
 impl RetryPolicy {

@@ -5,6 +5,8 @@ use super::{Message, Shard, Tenant};
 /// The messages of a queue at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
+    /// Whether the queue exists. Otherwise it is empty.
+    pub exists: bool,
     /// Number of messages.
     pub total: u64,
     /// Number of messages that are claimed or returned with a delay.

@@ -3,31 +3,51 @@
 
 use std::fmt;
 
-/// Maximum number of unknown metadata keys with a warning each. One further warning counts the
-/// other unknown keys.
-pub const UNKNOWN_KEYS_MAX: usize = 4;
+use super::QueueKind;
+
+/// Maximum number of unknown names of one kind with a warning each. One further warning says that there are
+/// others.
+pub const UNKNOWN_NAMES_MAX: usize = 4;
+/// Maximum number of unknown names of one kind that are compared with known ones. A request can have many.
+const EXAMINED_MAX: u32 = 100;
 /// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
-/// Minimum Jaro similarity (0 to 1) at which a warning suggests a known key in place of an unknown
+/// Minimum Jaro similarity (0 to 1) at which a warning suggests a known name in place of an unknown
 /// one.
 const SIMILARITY_MIN: f64 = 0.75;
 
 /// Reasons for which a part of an accepted request has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// A metadata key begins with `_` but is not known.
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// The most similar known key, if one is similar enough.
+    /// A name has no meaning at its place.
+    Unknown {
+        /// What the name is.
+        what: NameKind,
+        /// The name in printable ASCII, truncated if it is long.
+        name: String,
+        /// The most similar known name, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// Number of unknown keys without a warning of their own.
-    MoreUnknownKeys(usize),
+    /// There are further unknown names.
+    MoreUnknown(NameKind),
+    /// A query parameter has no value.
+    NoValue(&'static str),
     /// `_max_claim_count` is set, but `_dead_letter_queue` is not.
     NoDeadLetterQueue,
     /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
+    /// A metadata key of a topic configures claims.
+    NotInTopics(&'static str),
+    /// A subscription of a connection has an option that configures deliveries to subscribers.
+    NotForConnections(&'static str),
+    /// A message that is posted over a WebSocket has a `delay`.
+    DelayOverWebSocket,
+    /// A message has a `tenant`, but its queue is not fair.
+    TenantIgnored,
+    /// A request would create a queue that exists, and whose metadata is different.
+    MetadataUnchanged(QueueKind),
+    /// A request reads a queue that does not exist.
+    NoQueue(QueueKind),
     /// A pool was deleted that has queues or may have some.
     PoolRetired,
     /// The headers that can name the project name different ones.
@@ -35,6 +55,41 @@ pub enum Warning {
         /// The header that is used.
         used: &'static str,
     },
+}
+
+/// Kinds of names in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// A metadata key that begins with `_`.
+    MetadataKey,
+    /// A parameter of the query.
+    Parameter,
+    /// A parameter of the query of a list, which filters it by metadata and resembles another parameter.
+    Filter,
+    /// A field of the body.
+    Field,
+    /// A field of a message.
+    MessageField,
+    /// A field of an operation of a patch.
+    OperationField,
+    /// An option of a subscription that resembles one with a meaning.
+    SubscriptionOption,
+    /// A key of a retry policy.
+    PolicyKey,
+}
+
+impl NameKind {
+    fn text(self) -> &'static str {
+        match self {
+            Self::MetadataKey => "metadata key",
+            Self::Parameter | Self::Filter => "query parameter",
+            Self::Field => "field",
+            Self::MessageField => "message field",
+            Self::OperationField => "field of an operation",
+            Self::SubscriptionOption => "subscription option",
+            Self::PolicyKey => "key of a retry policy",
+        }
+    }
 }
 
 /// A result, with the warnings about its request.
@@ -46,38 +101,101 @@ pub struct WithWarnings<T> {
     pub warnings: Vec<Warning>,
 }
 
-impl Warning {
-    /// Returns warnings about the keys that begin with `_` and are not known.
-    pub(super) fn of_unknown_keys<'a>(keys: impl Iterator<Item = &'a str>, known: &[&'static str]) -> Vec<Self> {
-        let mut unknown = keys.filter(|key| key.starts_with('_') && !known.contains(key));
-        let named = unknown.by_ref().take(UNKNOWN_KEYS_MAX);
-        let mut warnings: Vec<Self> =
-            named.map(|key| Self::UnknownKey { key: key.to_owned(), nearest: nearest(key, known) }).collect();
-        let more = unknown.count();
-        if more > 0 {
-            warnings.push(Self::MoreUnknownKeys(more));
+/// The unknown names of one kind in a request, each of them once.
+#[derive(Debug)]
+pub struct UnknownNames<'k> {
+    what: NameKind,
+    known: &'k [&'static str],
+    /// Number of unknown names that are still examined.
+    left: u32,
+    warnings: Vec<Warning>,
+}
+
+impl<'k> UnknownNames<'k> {
+    /// Begins without a name. `known` are the names that have a meaning.
+    #[must_use]
+    pub fn new(what: NameKind, known: &'k [&'static str]) -> Self {
+        Self { what, known, left: EXAMINED_MAX, warnings: Vec::new() }
+    }
+
+    /// Notes a name if it is unknown.
+    pub fn check(&mut self, name: &str) {
+        if self.left == 0 || self.known.contains(&name) {
+            return;
         }
-        warnings
+        self.left -= 1;
+        let warning = Warning::Unknown { what: self.what, name: shown(name), nearest: nearest(name, self.known) };
+        // Names that resemble no known one may have a meaning for the client.
+        let may_be_own = matches!(self.what, NameKind::Filter | NameKind::SubscriptionOption);
+        let is_own = may_be_own && matches!(warning, Warning::Unknown { nearest: None, .. });
+        if is_own || self.warnings.contains(&warning) {
+            return;
+        }
+        if self.warnings.len() < UNKNOWN_NAMES_MAX {
+            self.warnings.push(warning);
+        } else {
+            self.warnings.push(Warning::MoreUnknown(self.what));
+            self.left = 0;
+        }
+    }
+
+    /// Notes those of the names that are unknown.
+    pub fn check_all<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        for name in names {
+            self.check(name);
+        }
+        self
+    }
+
+    /// Returns the warnings about the names.
+    #[must_use]
+    pub fn into_warnings(self) -> Vec<Warning> {
+        self.warnings
     }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownKey { key, nearest } => {
-                write!(f, "unknown metadata key \"{}\" has no effect; ", shown(key))?;
-                match nearest {
-                    Some(nearest) => write!(f, "did you mean \"{nearest}\"?"),
-                    None => f.write_str("name keys of your own without a leading \"_\""),
+            Self::Unknown { what: NameKind::Filter, name, nearest } => {
+                write!(f, "query parameter \"{name}\" filters by a metadata key of this name")?;
+                nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean \"{nearest}\"?"))
+            }
+            Self::Unknown { what, name, nearest } => {
+                write!(f, "unknown {} \"{name}\" has no effect", what.text())?;
+                match (nearest, what) {
+                    (Some(nearest), _) => write!(f, "; did you mean \"{nearest}\"?"),
+                    (None, NameKind::MetadataKey) => f.write_str("; name keys of your own without a leading \"_\""),
+                    (None, _) => Ok(()),
                 }
             }
-            Self::MoreUnknownKeys(count) => write!(f, "{count} more unknown metadata keys have no effect"),
+            Self::MoreUnknown(NameKind::Filter) => f.write_str("further query parameters filter by metadata keys"),
+            Self::MoreUnknown(what) => write!(f, "further unknown {}s have no effect", what.text()),
+            Self::NoValue(name) => write!(f, "query parameter \"{name}\" has no value, and so no effect"),
             Self::NoDeadLetterQueue => {
                 f.write_str("\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both")
             }
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
+            Self::NotInTopics(key) => {
+                write!(f, "\"{key}\" has no effect in a topic, whose messages are not claimed")
+            }
+            Self::NotForConnections(option) => {
+                write!(f, "the option \"{option}\" has no effect, because the subscriber is the connection")
+            }
+            Self::DelayOverWebSocket => {
+                f.write_str("\"delay\" is ignored over WebSockets, as in Zaqar; post delayed messages over HTTP")
+            }
+            Self::TenantIgnored => f.write_str(
+                "\"tenant\" is ignored, because the queue is not fair; set its \"_shards\" to the number of shards",
+            ),
+            Self::MetadataUnchanged(kind) => write!(
+                f,
+                "the {0} exists, and its metadata, which is different, was not changed; change it with PATCH",
+                kind.noun()
+            ),
+            Self::NoQueue(kind) => write!(f, "the {} does not exist", kind.noun()),
             Self::PoolRetired => f.write_str(
                 "the pool may have queues; it gets no new ones, and keeps those that it has until they are moved or deleted",
             ),
@@ -101,11 +219,11 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns the most similar known key, if one is similar enough. Only the beginning of a long key
+/// Returns the most similar known name, if one is similar enough. Only the beginning of a long name
 /// is compared.
-fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
-    let key: String = key.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
-    let similarity = |known: &&'static str| (strsim::jaro(&key, known), *known);
+fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
+    let similarity = |known: &&'static str| (strsim::jaro(&name, known), *known);
     let (similarity, nearest) = known.iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
     (similarity >= SIMILARITY_MIN).then_some(nearest)
 }
@@ -119,7 +237,7 @@ mod tests {
 
     fn warnings(keys: &[&str]) -> Vec<String> {
         let keys = keys.iter().map(|key| ((*key).to_owned(), serde_json::json!(1))).collect::<serde_json::Map<_, _>>();
-        Metadata::from_store((&keys).into()).warnings(false).iter().map(Warning::to_string).collect()
+        Metadata::from_store((&keys).into()).warnings(QueueKind::Queue, false).iter().map(Warning::to_string).collect()
     }
 
     #[test]
@@ -143,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn a_few_unknown_keys_are_named_and_the_others_counted() {
+    fn a_few_unknown_keys_are_named() {
         let warnings = warnings(&["mine", "_a", "_b", "_c", "_d", "_e", "_f"]);
 
-        assert_eq!(warnings.len(), UNKNOWN_KEYS_MAX + 1);
-        assert_eq!(warnings[UNKNOWN_KEYS_MAX], "2 more unknown metadata keys have no effect");
+        assert_eq!(warnings.len(), UNKNOWN_NAMES_MAX + 1);
+        assert_eq!(warnings[UNKNOWN_NAMES_MAX], "further unknown metadata keys have no effect");
     }
 
     proptest! {

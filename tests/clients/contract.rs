@@ -10,6 +10,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sukkal::api::http::{Settings, WebSocketLimits, routes};
 use sukkal::api::wire::checksum::Checksums;
+use sukkal::api::wire::claims::TERM_FIELDS;
+use sukkal::api::wire::messages::{MESSAGE_FIELDS, MESSAGES};
+use sukkal::api::wire::metadata_patch::OPERATION_FIELDS;
+use sukkal::api::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, TokenStrategy};
 use sukkal::config::Config;
@@ -40,9 +44,9 @@ impl TokenStrategy for NoTokens {
     }
 }
 
-#[test]
-fn the_contract_lists_exactly_the_routes_of_the_service() {
-    let settings = Settings {
+/// Settings with which the service has all its routes.
+pub(crate) fn with_all_routes() -> Settings {
+    Settings {
         admin_mode: true,
         pooling: true,
         authenticator: Arc::new(Authenticator::default().with_tokens(Box::new(NoTokens))),
@@ -59,13 +63,16 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
         console: false,
         websocket: WebSocketLimits::default(),
         audit: None,
-    };
+    }
+}
 
-    let served: BTreeSet<String> = routes(&settings)
+#[test]
+fn the_contract_lists_exactly_the_routes_of_the_service() {
+    let served: BTreeSet<String> = routes(&with_all_routes())
         .into_iter()
         // `/v2/` serves the same as `/v2`, which the contract lists.
         .filter(|(path, _)| *path != "/v2/")
-        .flat_map(|(path, methods)| methods.into_iter().map(move |method| format!("{method} {path}")))
+        .flat_map(|(path, methods)| methods.into_iter().map(move |(method, _)| format!("{method} {path}")))
         .filter(|operation| !operation.starts_with("OPTIONS "))
         .chain([WEBSOCKET.to_owned()])
         .collect();
@@ -73,6 +80,45 @@ fn the_contract_lists_exactly_the_routes_of_the_service() {
 
     assert_eq!(served.difference(&documented).collect::<Vec<_>>(), [""; 0], "served, but not in openapi.yaml");
     assert_eq!(documented.difference(&served).collect::<Vec<_>>(), [""; 0], "in openapi.yaml, but not served");
+}
+
+#[test]
+fn the_contract_lists_exactly_the_query_parameters_of_each_route() {
+    let contract = contract();
+    let served = routes(&with_all_routes());
+    let methods = served.iter().flat_map(|(path, methods)| methods.iter().map(move |method| (path, method)));
+    for (path, (method, parameters)) in methods.filter(|(path, _)| **path != "/v2/") {
+        let item = &contract["paths"][path];
+        let listed = [&item["parameters"], &item[method.as_str().to_lowercase()]["parameters"]];
+        let listed = listed.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
+        let listed = listed.map(|parameter| match parameter["$ref"].as_str() {
+            Some(reference) => contract.pointer(reference.trim_start_matches('#')).unwrap(),
+            None => parameter,
+        });
+        // One parameter of the contract stands for all filters by metadata.
+        let in_query = listed.filter(|parameter| parameter["in"] == "query" && parameter["name"] != "metadata");
+        let documented: BTreeSet<&str> = in_query.map(|parameter| parameter["name"].as_str().unwrap()).collect();
+
+        assert_eq!(documented, parameters.names.iter().copied().collect(), "{method} {path}");
+    }
+}
+
+#[test]
+fn the_contract_lists_exactly_the_fields_of_bodies() {
+    let contract = contract();
+    for (schema, fields) in [
+        ("NewMessages", &[MESSAGES][..]),
+        ("NewMessages/properties/messages/items", &MESSAGE_FIELDS),
+        ("NewClaim", &TERM_FIELDS),
+        ("ClaimRenewal", &TERM_FIELDS),
+        ("NewSubscription", &FIELDS),
+        ("SubscriptionChange", &CHANGED_FIELDS),
+        ("SetKey", &OPERATION_FIELDS),
+    ] {
+        let properties = contract.pointer(&format!("/components/schemas/{schema}/properties")).unwrap();
+        let documented: BTreeSet<&str> = properties.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(documented, fields.iter().copied().collect(), "{schema}");
+    }
 }
 
 #[test]

@@ -92,7 +92,8 @@ impl Case {
         let mut lines: Vec<&str> = head.lines().filter(is_kept).chain(headers.iter().copied()).collect();
         let body = body.join("\n");
         let length = format!("Content-Length: {}", body.len());
-        if !body.is_empty() && !["Content-Length: ", "Transfer-Encoding: "].iter().any(|own| self.request.contains(own)) {
+        if !body.is_empty() && !["Content-Length: ", "Transfer-Encoding: "].iter().any(|own| self.request.contains(own))
+        {
             lines.push(&length);
         }
         let request = format!("{}\r\n\r\n{body}", lines.join("\r\n"));

@@ -415,7 +415,7 @@ async fn every_route_checks_the_signature() {
 
     for (template, methods) in routes(&settings).into_iter().filter(|(path, _)| path.starts_with("/v2")) {
         let path = template.replace("{queue_name}", "q").replace("{message_id}", "m").replace("{claim_id}", "c");
-        for method in methods {
+        for (method, _) in methods {
             let empty = project.request(method.clone(), &path).header("URL-Signature", "");
             for refused in [empty, elsewhere.request(&project, method.clone(), &path)] {
                 let answer = answered(refused, 404).await;

@@ -4,8 +4,11 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{Answer, Project, answered, new_project};
-use support::sukkal::CLIENT;
+use sukkal::api::http::routes;
+
+use super::{Answer, Project, answered, new_project, send};
+use crate::clients::contract::with_all_routes;
+use support::sukkal::{CLIENT, Sukkal};
 
 const NO_DEAD_LETTER_QUEUE: &str = "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both";
 const DELAY_IGNORED: &str = "\"delay\" is ignored, because the queue does not delay messages; \
@@ -133,5 +136,162 @@ async fn keys_are_escaped_and_shortened_in_the_header() {
     let many: serde_json::Map<String, Value> = (0..900).map(|key| (format!("_{key}"), json!(1))).collect();
     let warnings = warnings_of(api.put("/v2/queues/q").json(&many), 201).await;
     assert_eq!(warnings.len(), 5);
-    assert_eq!(warnings[4], "896 more unknown metadata keys have no effect");
+    assert_eq!(warnings[4], "further unknown metadata keys have no effect");
+}
+
+/// Swaps the last two characters.
+fn misspelled(name: &str) -> String {
+    let (start, end) = name.split_at(name.len() - 2);
+    start.chars().chain(end.chars().rev()).collect()
+}
+
+/// A list of queues or topics takes other parameters for filters by metadata.
+#[tokio::test]
+async fn each_route_warns_of_each_misspelled_query_parameter() {
+    let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]);
+    let api = sukkal.project("p");
+    let mut checked = 0;
+    for (template, methods) in routes(&with_all_routes()) {
+        let path = template.replace("{queue_name}", "q").replace("{topic_name}", "t").replace(['{', '}'], "");
+        let is_filtered = ["/v2/queues", "/v2/topics"].contains(&&*path);
+        let is_served = !["/v2/pools", "/v2/flavors", "/v2/tokens"].iter().any(|start| path.starts_with(start));
+        for (method, parameters) in methods.into_iter().filter(|_| is_served) {
+            for name in parameters.names {
+                let wrong = misspelled(name);
+                let answer = send(api.request(method.clone(), &format!("{path}?{wrong}=1"))).await;
+                let expected = if is_filtered {
+                    format!(
+                        "query parameter \"{wrong}\" filters by a metadata key of this name; did you mean \"{name}\"?"
+                    )
+                } else {
+                    format!("unknown query parameter \"{wrong}\" has no effect; did you mean \"{name}\"?")
+                };
+                assert_eq!(warnings(&answer), [expected], "{method} {path}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}
+
+#[tokio::test]
+async fn each_field_without_a_meaning_gets_a_warning() {
+    let api = new_project();
+    answered(api.put("/v2/queues/q"), 201).await;
+    let (messages, claims) = ("/v2/queues/q/messages", "/v2/queues/q/claims");
+    let subscriber = "http://example.org/";
+    for (path, body, status, expected) in [
+        (
+            messages,
+            json!({"messages": [{"body": 1, "dealy": 5}, {"body": 2, "dealy": 5}]}),
+            201,
+            &["unknown message field \"dealy\" has no effect; did you mean \"delay\"?"][..],
+        ),
+        (
+            messages,
+            json!({"messages": [{"body": 1, "tll": 60, "x": 1}]}),
+            201,
+            &[
+                "unknown message field \"tll\" has no effect; did you mean \"ttl\"?",
+                "unknown message field \"x\" has no effect",
+            ],
+        ),
+        (
+            messages,
+            json!({"messages": [{"body": 1, "tenent": "a"}]}),
+            201,
+            &["unknown message field \"tenent\" has no effect; did you mean \"tenant\"?"],
+        ),
+        (
+            messages,
+            json!({"messages": [{"body": 1, "tenant": "a"}]}),
+            201,
+            &["\"tenant\" is ignored, because the queue is not fair; set its \"_shards\" to the number of shards"],
+        ),
+        (messages, json!({"messages": [{"body": 1}], "ttl": 60}), 201, &["unknown field \"ttl\" has no effect"]),
+        (claims, json!({"limit": 1, "ttl": 60}), 201, &["unknown field \"limit\" has no effect"]),
+        (
+            "/v2/queues/q/subscriptions",
+            json!({"subscriber": subscriber, "tll": 60, "options": {"orderd": true, "team": "a"}}),
+            201,
+            &[
+                "unknown field \"tll\" has no effect; did you mean \"ttl\"?",
+                "unknown subscription option \"orderd\" has no effect; did you mean \"ordered\"?",
+            ],
+        ),
+        (
+            "/v2/queues/q/subscriptions",
+            json!({"subscriber": "http://example.org/2", "options": {"_retry_policy": {"minimum_dealy": 5}}}),
+            201,
+            &["unknown key of a retry policy \"minimum_dealy\" has no effect; did you mean \"minimum_delay\"?"],
+        ),
+        (
+            "/v2/queues/q/purge",
+            json!({"resource_types": ["messages"], "resource_type": 1}),
+            204,
+            &["unknown field \"resource_type\" has no effect; did you mean \"resource_types\"?"],
+        ),
+    ] {
+        assert_eq!(warnings_of(api.post(path, &body), status).await, expected, "{body}");
+    }
+    let patch = json!([{"op": "add", "path": "/metadata/a", "value": 1, "valeu": 2}]);
+    let expected = ["unknown field of an operation \"valeu\" has no effect; did you mean \"value\"?"];
+    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, expected);
+    let policy = json!({"_retry_policy": {"maximum_dealy": 5}});
+    let expected = ["unknown key of a retry policy \"maximum_dealy\" has no effect; did you mean \"maximum_delay\"?"];
+    assert_eq!(warnings_of(api.put("/v2/queues/r").json(&policy), 201).await, expected);
+    let of_claims = json!({"_max_claim_count": 3});
+    let expected = ["\"_max_claim_count\" has no effect in a topic, whose messages are not claimed"];
+    assert_eq!(warnings_of(api.put("/v2/topics/t").json(&of_claims), 201).await, expected);
+}
+
+/// The first post creates a queue, so that its owner comes too late with metadata.
+#[tokio::test]
+async fn metadata_that_is_not_stored_gets_a_warning() {
+    let api = new_project();
+    let metadata = json!({"team": "billing", "_default_message_ttl": 60});
+    answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
+
+    let unchanged = "the queue exists, and its metadata, which is different, was not changed; change it with PATCH";
+    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 204).await, [unchanged]);
+    assert_eq!(warnings_of(api.put("/v2/queues/q"), 204).await, [""; 0]);
+    answered(api.put("/v2/queues/new").json(&metadata), 201).await;
+    let reordered = json!({"_default_message_ttl": 60, "team": "billing"});
+    assert_eq!(warnings_of(api.put("/v2/queues/new").json(&reordered), 204).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_exist_gets_a_warning() {
+    let api = new_project();
+
+    assert_eq!(warnings_of(api.get("/v2/queues/mispelled"), 200).await, ["the queue does not exist"]);
+    assert_eq!(warnings_of(api.get("/v2/topics/mispelled"), 200).await, ["the topic does not exist"]);
+    assert_eq!(warnings_of(api.get("/v2/queues/mispelled/stats"), 200).await, ["the queue does not exist"]);
+    answered(api.put("/v2/queues/q"), 201).await;
+    for path in ["/v2/queues/q", "/v2/queues/q/stats"] {
+        assert_eq!(warnings_of(api.get(path), 200).await, [""; 0], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_without_a_value_and_credentials_without_effect_get_a_warning() {
+    let api = new_project();
+    for (query, expected) in [
+        ("echo", &["query parameter \"echo\" has no value, and so no effect"][..]),
+        ("limit=&marker=", &["query parameter \"limit\" has no value, and so no effect"]),
+        ("project_id=p", &["unknown query parameter \"project_id\" has no effect"]),
+        (
+            "a=1&b=1&c=1&d=1&e=1&f=1&a=2",
+            &[
+                "unknown query parameter \"a\" has no effect",
+                "unknown query parameter \"b\" has no effect",
+                "unknown query parameter \"c\" has no effect",
+                "unknown query parameter \"d\" has no effect",
+                "further unknown query parameters have no effect",
+            ],
+        ),
+        ("%65cho=true&limit=5", &[]),
+    ] {
+        assert_eq!(warnings_of(api.get(&format!("/v2/queues/q/messages?{query}")), 200).await, expected, "{query}");
+    }
 }

@@ -11,6 +11,7 @@ mod protocol;
 mod refusals;
 mod subscriptions;
 mod unauthenticated;
+mod warnings;
 
 use std::future::pending;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 use futures::SinkExt;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{PATH, open, start};
 use support::socket::Socket;

@@ -87,7 +87,8 @@ async fn a_repeated_header_is_refused_as_over_http() {
         (format!(r#""Client-ID": "{CLIENT}", "Client-ID": "{CLIENT}", {project}"#), "Client-ID"),
         (format!(r#""Client-ID": "{CLIENT}", "X-Project-ID": "q", {project}"#), "X-Project-ID"),
     ] {
-        let request = format!(r#"{{"action": "queue_create", "headers": {{{repeated}}}, "body": {{"queue_name": "q"}}}}"#);
+        let request =
+            format!(r#"{{"action": "queue_create", "headers": {{{repeated}}}, "body": {{"queue_name": "q"}}}}"#);
         socket.stream.send(Message::text(request)).await.unwrap();
         let reply = socket.document().await;
         assert_eq!(reply["headers"]["status"], 400, "{reply}");

@@ -7,12 +7,14 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::extract::{ClaimedMessage, LastSegment};
+use super::extract::{ClaimedMessage, INCLUDE_ORIGIN, INCLUDE_TRACE, LastSegment};
+use super::parameters::Parameters;
 use super::response;
 use super::route::{Route, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use super::service::Service;
 use super::stream_credential::while_valid;
+use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::body;
 use crate::api::wire::claims::{self, ClaimDocument, ClaimListDocument, ListedClaimDocument, NewClaimDocument};
@@ -23,7 +25,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
-use crate::domain::{Fence, QueueId, Taken};
+use crate::domain::{Fence, QueueId, Taken, WithWarnings};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
@@ -33,21 +35,23 @@ static CLAIM_FENCE: HeaderName = HeaderName::from_static("claim-fence");
 const LIST_BYTES: usize = 8_192;
 /// Query parameter that includes the fencing token in documents of claims.
 const INCLUDE_FENCE: &str = "include_fence";
+const CREATE_PARAMETERS: Parameters =
+    Parameters::of(&["limit", "wait", "prefer", INCLUDE_FENCE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
+const GET_PARAMETERS: Parameters = Parameters::of(&[INCLUDE_FENCE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route("/v2/queues/{queue_name}/claims").on(Method::GET, "Claims could not be listed.", list).on(
-            Method::POST,
-            "Claim could not be created.",
-            create,
-        ),
+        route("/v2/queues/{queue_name}/claims")
+            .on_query(Method::GET, "Claims could not be listed.", Parameters::of(&["marker", "limit"]), list)
+            .on_query(Method::POST, "Claim could not be created.", CREATE_PARAMETERS, create),
         route("/v2/queues/{queue_name}/claims/{claim_id}")
-            .on(Method::GET, "Claim could not be retrieved.", get)
+            .on_query(Method::GET, "Claim could not be retrieved.", GET_PARAMETERS, get)
             .on(Method::PATCH, "Claim could not be updated.", renew)
             .on(Method::DELETE, "Claim could not be released.", release),
-        route("/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}").on(
+        route("/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}").on_query(
             Method::DELETE,
             "Message could not be returned.",
+            Parameters::of(&["delay"]),
             return_message,
         ),
     ]
@@ -68,12 +72,13 @@ async fn create(
     let (limit, wait_s) = (query.integer("limit")?, query.integer("wait")?);
     let prefer = query.last("prefer").map(claims::parse_preference).transpose()?;
     let includes_fence = query.boolean(INCLUDE_FENCE)?.unwrap_or(false);
-    let term = match body::read(&parts.headers, body, BODY_BYTES_MAX, Error::Request).await? {
-        Some(body) => claims::parse_term(&body)?,
-        None => TermDraft::default(),
-    };
+    let WithWarnings { value: term, warnings } =
+        match body::read(&parts.headers, body, BODY_BYTES_MAX, Error::Request).await? {
+            Some(body) => claims::parse_term(&body)?,
+            None => WithWarnings { value: TermDraft::default(), warnings: Vec::new() },
+        };
     let claim = broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer });
-    Ok(match while_valid(&parts.headers, &settings, wait_s, claim).await? {
+    let response = match while_valid(&parts.headers, &settings, wait_s, claim).await? {
         Taken::Messages(Undelivered { value: claim, return_guard }) => {
             let location = [(LOCATION, claims::href(&queue, claim.id))];
             let document = NewClaimDocument::new(&queue, &claim, view, includes_fence);
@@ -83,7 +88,8 @@ async fn create(
         }
         Taken::Nothing => StatusCode::NO_CONTENT.into_response(),
         Taken::Paused => (StatusCode::NO_CONTENT, response::retry_after_pause()).into_response(),
-    })
+    };
+    Ok((Warnings(warnings), response).into_response())
 }
 
 /// Returns a page of the queue's live claims, in the order of their ids.
@@ -130,8 +136,9 @@ async fn renew(
     body: Body,
 ) -> Result<Response, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
-    let fence = broker.renew_claim(&caller, queue, &id, claims::parse_term(&body)?).await?;
-    Ok((StatusCode::NO_CONTENT, fence_header(fence)).into_response())
+    let WithWarnings { value: term, warnings } = claims::parse_term(&body)?;
+    let fence = broker.renew_claim(&caller, queue, &id, term).await?;
+    Ok((StatusCode::NO_CONTENT, fence_header(fence), Warnings(warnings), ()).into_response())
 }
 
 /// Returns one message of a claim to the queue, at once or after a `delay`.

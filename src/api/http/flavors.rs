@@ -9,8 +9,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::extract::LastSegment;
+use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, route};
+use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::flavors::{self, PATH};
 use crate::api::wire::pools::BODY_BYTES_MAX;
@@ -18,13 +20,19 @@ use crate::api::wire::query::Query;
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::Broker;
+use crate::domain::WithWarnings;
 
 pub(super) fn routes(has_pools: bool) -> Vec<Route> {
     if !has_pools {
         return Vec::new();
     }
     vec![
-        route(PATH).on(Method::GET, "Flavors could not be listed.", list),
+        route(PATH).on_query(
+            Method::GET,
+            "Flavors could not be listed.",
+            Parameters::of(&["marker", "limit", "detailed"]),
+            list,
+        ),
         route("/v2/flavors/{flavor_name}")
             .on(Method::GET, "Flavor could not be retrieved.", get)
             .on(Method::PUT, "Flavor could not be created.", create)
@@ -77,10 +85,11 @@ async fn update(
     LastSegment(name): LastSegment,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Error> {
+) -> Result<Response, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Body).await?;
-    let flavor = broker.update_flavor(&caller, &name, flavors::parse_change(&body)?).await?;
-    Ok(Json(flavors::document(&flavor)))
+    let WithWarnings { value: pools, warnings } = flavors::parse_change(&body)?;
+    let flavor = broker.update_flavor(&caller, &name, pools).await?;
+    Ok((Warnings(warnings), Json(flavors::document(&flavor))).into_response())
 }
 
 /// Deletes a flavor. Deleting an unknown flavor has no effect.

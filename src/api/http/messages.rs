@@ -12,6 +12,7 @@ use super::content_negotiation::prefers_events;
 use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
 use super::middleware::identity::{CLIENT_ID, IDEMPOTENCY_KEY};
 use super::middleware::outage::Outage;
+use super::parameters::Parameters;
 use super::route::{Route, path_of, route};
 use super::server::delivery::{PendingDeliveries, with_return_guard};
 use super::service::Service;
@@ -39,6 +40,22 @@ static DURABILITY: HeaderName = HeaderName::from_static("durability");
 /// The query parameter that includes the states of messages in responses.
 const INCLUDE_STATE: &str = "include_state";
 
+const LIST_PARAMETERS: Parameters = Parameters::of(&[
+    "ids",
+    "marker",
+    "since",
+    "limit",
+    "wait",
+    "echo",
+    "include_claimed",
+    "include_delayed",
+    "order",
+    INCLUDE_STATE,
+    INCLUDE_ORIGIN,
+    INCLUDE_TRACE,
+]);
+const GET_PARAMETERS: Parameters = Parameters::of(&[INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
+
 /// `DELETE` on the messages of a queue is a pop or a deletion by id.
 const POP_OR_DELETE: Outage = Outage::Parameter {
     name: "pop",
@@ -49,15 +66,20 @@ const POP_OR_DELETE: Outage = Outage::Parameter {
 pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
     vec![
         route(path_of!(kind, "/messages"))
-            .on(Method::GET, "Messages could not be listed.", list)
+            .on_query(Method::GET, "Messages could not be listed.", LIST_PARAMETERS, list)
             .on(Method::POST, "Messages could not be enqueued.", post)
-            .on(Method::DELETE, POP_OR_DELETE, pop_or_delete),
-        route(path_of!(kind, "/messages/{message_id}")).on(Method::GET, "Message could not be retrieved.", get).on(
-            Method::DELETE,
-            "Message could not be deleted.",
-            delete,
-        ),
+            .on_query(Method::DELETE, POP_OR_DELETE, delete_parameters(kind), pop_or_delete),
+        route(path_of!(kind, "/messages/{message_id}"))
+            .on_query(Method::GET, "Message could not be retrieved.", GET_PARAMETERS, get)
+            .on_query(Method::DELETE, "Message could not be deleted.", Parameters::of(&["claim_id"]), delete),
     ]
+}
+
+const fn delete_parameters(kind: QueueKind) -> Parameters {
+    match kind {
+        QueueKind::Queue => Parameters::of(&["ids", "claim_ids", "pop", "wait", INCLUDE_ORIGIN, INCLUDE_TRACE]),
+        QueueKind::Topic => Parameters::of(&["ids"]),
+    }
 }
 
 /// Posts messages: `201` with their paths, in the order of the request.
@@ -78,7 +100,8 @@ async fn post(
     }
     let trace = trace_context::of(&parts.headers);
     let durability = durability_of(&parts.headers)?;
-    let (drafts, bytes) = (messages::parse_drafts(&body)?, body.len() as u64);
+    let WithWarnings { value: drafts, warnings: of_fields } = messages::parse_drafts(&body)?;
+    let bytes = body.len() as u64;
     let idempotency = idempotency_of(&parts.headers, &drafts)?;
     let request = PostRequest { drafts, bytes, idempotency, trace, durability };
     let WithWarnings { value: Posted { ids, durability }, warnings } =
@@ -89,7 +112,7 @@ async fn post(
         let value = HeaderValue::try_from(level.to_string()).expect("it is printable ASCII");
         [(DURABILITY.clone(), value)]
     });
-    Ok((StatusCode::CREATED, location, reached, Warnings(warnings), posted).into_response())
+    Ok((StatusCode::CREATED, location, reached, Warnings(of_fields), Warnings(warnings), posted).into_response())
 }
 
 /// Returns the idempotency key of a post with these messages, if it has one.

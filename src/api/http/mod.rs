@@ -9,6 +9,7 @@ mod extract;
 mod flavors;
 mod messages;
 mod middleware;
+mod parameters;
 mod pools;
 mod projects;
 mod queues;
@@ -35,6 +36,7 @@ use axum::routing::any;
 use self::middleware::outage::Outage;
 use self::middleware::request_checks::Requirement;
 use self::middleware::stack::WithMiddleware;
+pub use self::parameters::Parameters;
 use self::route::Route;
 pub use self::server::{ClientCertificates, Listener, ServerLimits, Tls, TlsError, TlsFiles, serve};
 pub use self::service::{Service, Settings};
@@ -84,10 +86,10 @@ fn router_of(routes: impl Iterator<Item = Route>, requirement: Requirement) -> R
     routes.fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
 }
 
-/// Returns each path of the API with its methods. The path that opens a WebSocket and those of the
-/// console are not among them.
+/// Returns each path of the API with its methods and their query parameters. The path that opens a
+/// WebSocket and those of the console are not among them.
 #[must_use]
-pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<Method>)> {
+pub fn routes(settings: &Settings) -> Vec<(&'static str, Vec<(Method, Parameters)>)> {
     all_routes(settings).iter().map(|route| (route.path(), route.methods())).collect()
 }
 

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::extract::LastSegment;
+use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, route};
 use super::warnings::Warnings;
@@ -17,15 +18,21 @@ use crate::api::wire::query::Query;
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::Broker;
+use crate::domain::WithWarnings;
 
 pub(super) fn routes(has_pools: bool) -> Vec<Route> {
     if !has_pools {
         return Vec::new();
     }
     vec![
-        route(PATH).on(Method::GET, "Pools could not be listed.", list),
+        route(PATH).on_query(
+            Method::GET,
+            "Pools could not be listed.",
+            Parameters::of(&["marker", "limit", "detailed"]),
+            list,
+        ),
         route("/v2/pools/{pool_name}")
-            .on(Method::GET, "Pool could not be retrieved.", get)
+            .on_query(Method::GET, "Pool could not be retrieved.", Parameters::of(&["detailed"]), get)
             .on(Method::PUT, "Pool could not be created.", create)
             .on(Method::PATCH, "Pool could not be updated.", update)
             .on(Method::DELETE, "Pool could not be deleted.", delete),
@@ -82,10 +89,11 @@ async fn update(
     LastSegment(name): LastSegment,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Error> {
+) -> Result<Response, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Body).await?;
-    let pool = broker.update_pool(&caller, &name, pools::parse_change(&body)?).await?;
-    Ok(Json(pools::document(&pool, false)))
+    let WithWarnings { value: change, warnings } = pools::parse_change(&body)?;
+    let pool = broker.update_pool(&caller, &name, change).await?;
+    Ok((Warnings(warnings), Json(pools::document(&pool, false))).into_response())
 }
 
 /// Deletes a pool. If it may have queues, the response has a warning.

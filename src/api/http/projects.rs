@@ -4,6 +4,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::Method;
 use serde_json::{Value, json};
 
+use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
@@ -16,7 +17,9 @@ use crate::domain::ProjectId;
 const PATH: &str = "/v2/projects";
 
 pub(super) fn routes(admin_mode: bool) -> Vec<Route> {
-    let projects = || route(PATH).on(Method::GET, "Projects could not be listed.", list);
+    let projects = || {
+        route(PATH).on_query(Method::GET, "Projects could not be listed.", Parameters::of(&["marker", "limit"]), list)
+    };
     admin_mode.then(projects).into_iter().collect()
 }
 

@@ -12,6 +12,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use super::content_negotiation::has_content_type;
+use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, path_of, route, sentence_of};
 use super::warnings::Warnings;
@@ -25,21 +26,33 @@ use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
 use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{Creation, JsonObject, Metadata, QueueId, QueueKind, WithWarnings};
+use crate::domain::{Creation, JsonObject, Metadata, QueueId, QueueKind, Warning, WithWarnings};
 
 /// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
+/// The query parameters of a list that are no filters by metadata.
+const LIST_PARAMETERS: [&str; 7] = ["marker", "limit", "detailed", "name", "with_count", "name_prefix", "with_stats"];
 
 pub(super) fn routes(kind: QueueKind, has_pools: bool) -> Vec<Route> {
     let list = move |broker: State<Broker>, caller: Caller, query: RawQuery| list(kind, broker, caller, query);
     let mut routes = vec![
-        route(paths::all(kind)).on(Method::GET, sentence_of!(kind, "s could not be listed."), list),
+        route(paths::all(kind)).on_query(
+            Method::GET,
+            sentence_of!(kind, "s could not be listed."),
+            Parameters::and_filters(&LIST_PARAMETERS),
+            list,
+        ),
         route(path_of!(kind, ""))
             .on(Method::GET, sentence_of!(kind, " metadata could not be retrieved."), get)
             .on(Method::PUT, sentence_of!(kind, " could not be created."), create)
             .on(Method::PATCH, sentence_of!(kind, " metadata could not be updated."), update)
             .on(Method::DELETE, sentence_of!(kind, " could not be deleted."), delete),
-        route(path_of!(kind, "/stats")).on(Method::GET, sentence_of!(kind, " stats could not be read."), stats),
+        route(path_of!(kind, "/stats")).on_query(
+            Method::GET,
+            sentence_of!(kind, " stats could not be read."),
+            Parameters::of(&["detailed"]),
+            stats,
+        ),
         route(path_of!(kind, "/purge")).on(Method::POST, sentence_of!(kind, " could not be purged."), purge),
     ];
     if kind == QueueKind::Queue {
@@ -68,10 +81,7 @@ async fn list(
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let detailed = query.boolean("detailed")?;
-    let with_count = match kind {
-        QueueKind::Queue => query.boolean("with_count")?,
-        QueueKind::Topic => None,
-    };
+    let with_count = query.boolean("with_count")?;
     let with_stats = query.boolean("with_stats")?;
     let queue_query = QueueQuery {
         kind,
@@ -98,7 +108,7 @@ async fn list(
     };
     let mut page = Page { kind, queues: listed.queues.iter().map(entry).collect(), links, count: None };
     if with_count == Some(true) {
-        page.count = Some(broker.count_queues(&caller).await?).filter(|count| *count > 0);
+        page.count = Some(broker.count_queues(&caller, kind).await?).filter(|count| *count > 0);
     }
     Ok(Json(page).into_response())
 }
@@ -128,8 +138,9 @@ async fn create(
 }
 
 /// Returns a queue's metadata with all defaults, whether the queue exists or not.
-async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Json<JsonObject>, Error> {
-    Ok(Json(broker.get_queue(&caller, &queue).await?))
+async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+    let WithWarnings { value: metadata, warnings } = broker.get_queue(&caller, &queue).await?;
+    Ok((Warnings(warnings), Json(metadata)).into_response())
 }
 
 /// Applies a patch to a queue's metadata, all operations or none.
@@ -146,12 +157,14 @@ async fn update(
         return Err(Error::MediaType(metadata_patch::MEDIA_TYPES[0]));
     }
     let body = body.ok_or_else(|| Error::Body("PATCH body could not be empty for update.".to_owned()))?;
-    let patch = MetadataPatch::parse(&body)?;
+    let WithWarnings { value: patch, warnings: of_fields } = MetadataPatch::parse(&body)?;
     let change = move |metadata: &Metadata| {
         patch.apply(metadata).map_err(|conflict| broker::Error::Conflict(conflict.to_string()))
     };
     match broker.update_queue(&caller, queue, change).await {
-        Ok(WithWarnings { value: metadata, warnings }) => Ok((Warnings(warnings), Json(metadata)).into_response()),
+        Ok(WithWarnings { value: metadata, warnings }) => {
+            Ok((Warnings(of_fields), Warnings(warnings), Json(metadata)).into_response())
+        }
         Err(broker::Error::Metadata(invalid)) => Err(Error::PatchedMetadata(invalid)),
         Err(error) => Err(error.into()),
     }
@@ -163,10 +176,11 @@ async fn stats(
     caller: Caller,
     queue: QueueId,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Error> {
+) -> Result<Response, Error> {
     let detailed = Query::parse(query.as_deref()).boolean("detailed")?;
     let stats = broker.get_stats(&caller, &queue, detailed == Some(true)).await?;
-    Ok(Json(wire::stats::document(&queue, &stats)))
+    let missing = (!stats.exists).then(|| Warning::NoQueue(queue.name().kind()));
+    Ok((Warnings(missing.into_iter().collect()), Json(wire::stats::document(&queue, &stats))).into_response())
 }
 
 /// Deletes the messages and subscriptions of a queue, or only the kind that the body names.
@@ -176,11 +190,11 @@ async fn purge(
     queue: QueueId,
     headers: HeaderMap,
     body: Body,
-) -> Result<StatusCode, Error> {
+) -> Result<Response, Error> {
     let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
-    let kinds = match body {
+    let WithWarnings { value: kinds, warnings } = match body {
         Some(body) => wire::purge::parse(&body)?,
-        None => wire::purge::ALL.to_vec(),
+        None => WithWarnings { value: wire::purge::ALL.to_vec(), warnings: Vec::new() },
     };
     if kinds.contains(&Kind::Messages) {
         broker.purge_queue(&caller, queue.clone()).await?;
@@ -188,7 +202,7 @@ async fn purge(
     if kinds.contains(&Kind::Subscriptions) {
         broker.purge_subscriptions(&caller, queue).await?;
     }
-    Ok(StatusCode::NO_CONTENT)
+    Ok((StatusCode::NO_CONTENT, Warnings(warnings), ()).into_response())
 }
 
 /// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it does
@@ -225,7 +239,7 @@ async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) ->
 }
 
 fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
-    let mut filters = query.others(&["marker", "limit", "detailed", "name", "with_count", "name_prefix", "with_stats"]);
+    let mut filters = query.others(&LIST_PARAMETERS);
     if query.last(SIGNATURE_PARAMETER).is_some() {
         filters.retain(|(name, _)| !CREDENTIALS.contains(name));
     }

@@ -12,6 +12,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use super::middleware::outage::Outage;
 use super::middleware::request_checks::Requirement;
 use super::middleware::stack::WithMiddleware;
+use super::parameters::Parameters;
 use super::service::Service;
 use crate::api::Error;
 
@@ -39,7 +40,7 @@ pub(super) use {path_of, sentence_of};
 pub(super) struct Route {
     path: &'static str,
     requirement: Requirement,
-    methods: Vec<Method>,
+    methods: Vec<(Method, Parameters)>,
     router: MethodRouter<Service>,
 }
 
@@ -54,17 +55,29 @@ pub(super) fn open_route(path: &'static str, requirement: Requirement) -> Route 
 }
 
 impl Route {
-    /// Adds a method. `outage` is the sentence of the `503` response if the store is unavailable.
+    /// Adds a method that has no query parameters. `outage` is the sentence of the `503` response if the
+    /// store is unavailable.
     pub(super) fn on<T: 'static, H: Handler<T, Service>>(
-        mut self,
+        self,
         method: Method,
         outage: impl Into<Outage>,
         handler: H,
     ) -> Self {
+        self.on_query(method, outage, Parameters::NONE, handler)
+    }
+
+    /// Adds a method with its query parameters.
+    pub(super) fn on_query<T: 'static, H: Handler<T, Service>>(
+        mut self,
+        method: Method,
+        outage: impl Into<Outage>,
+        parameters: Parameters,
+        handler: H,
+    ) -> Self {
         let filter = MethodFilter::try_from(method.clone()).expect("all methods of the API are standard methods");
-        let handler = WithMiddleware::new(self.requirement, outage.into(), handler);
+        let handler = WithMiddleware::new(self.requirement, outage.into(), handler).with_parameters(parameters);
         self.router = self.router.on(filter, handler);
-        self.methods.push(method);
+        self.methods.push((method, parameters));
         self
     }
 
@@ -73,11 +86,11 @@ impl Route {
         self.path
     }
 
-    /// Returns the methods in alphabetical order, including `OPTIONS`.
-    pub(super) fn methods(&self) -> Vec<Method> {
+    /// Returns the methods in alphabetical order, including `OPTIONS`, each with its query parameters.
+    pub(super) fn methods(&self) -> Vec<(Method, Parameters)> {
         let mut methods = self.methods.clone();
-        methods.push(Method::OPTIONS);
-        methods.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        methods.push((Method::OPTIONS, Parameters::NONE));
+        methods.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
         methods
     }
 
@@ -85,7 +98,7 @@ impl Route {
     /// methods.
     pub(super) fn add_to(self, router: Router<Service>) -> Router<Service> {
         let methods = self.methods();
-        let allow = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+        let allow = methods.iter().map(|(method, _)| method.as_str()).collect::<Vec<_>>().join(", ");
         let refused = allow.clone();
         let refuse = move || async move { Error::Method { allow: refused } };
         let route = self.on(Method::OPTIONS, Outage::StoreState, move || async move { [(ALLOW, allow)] });

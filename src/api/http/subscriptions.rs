@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use super::extract::{IsSignedForPath, LastSegment, SecondToLastSegment};
 use super::middleware::authentication::presented_token;
+use super::parameters::Parameters;
 use super::response;
 use super::response::Json;
 use super::route::{Route, path_of, route};
 use super::service::Service;
+use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::query::Query;
 use crate::api::wire::subscriptions::{self, BODY_BYTES_MAX, SubscriptionListDocument};
@@ -23,22 +25,21 @@ use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::subscriptions::ConfirmedBy;
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, QueueKind};
+use crate::domain::{QueueId, QueueKind, WithWarnings};
 
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
 const LIST_BYTES: usize = 8_192;
 /// Query parameter that includes how far deliveries have come.
 const WITH_DELIVERY: &str = "with_delivery";
+const LIST_PARAMETERS: Parameters = Parameters::of(&["marker", "limit", WITH_DELIVERY]);
 
 pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
     vec![
-        route(path_of!(kind, "/subscriptions")).on(Method::GET, "Subscriptions could not be listed.", list).on(
-            Method::POST,
-            "Subscription could not be created.",
-            create,
-        ),
+        route(path_of!(kind, "/subscriptions"))
+            .on_query(Method::GET, "Subscriptions could not be listed.", LIST_PARAMETERS, list)
+            .on(Method::POST, "Subscription could not be created.", create),
         route(path_of!(kind, "/subscriptions/{subscription_id}"))
-            .on(Method::GET, "Subscription could not be retrieved.", get)
+            .on_query(Method::GET, "Subscription could not be retrieved.", Parameters::of(&[WITH_DELIVERY]), get)
             .on(Method::PATCH, "Subscription could not be updated.", update)
             .on(Method::DELETE, "Subscription could not be deleted.", delete),
         route(path_of!(kind, "/subscriptions/{subscription_id}/confirm")).on(
@@ -102,12 +103,13 @@ async fn create(
     body: Body,
 ) -> Result<Response, Error> {
     let mut request = subscriptions::parse_new(read(&headers, body).await?.as_deref())?;
+    let warnings = Warnings(subscriptions::warnings(&request.fields, &subscriptions::FIELDS));
     let token = presented_token(&headers, &settings.authenticator);
     request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
     let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, subscriptions::path(&queue))];
     Ok(match subscriptions::subscribed_document(&subscribed) {
-        Some(document) => (StatusCode::CREATED, location, Json(document)).into_response(),
+        Some(document) => (StatusCode::CREATED, location, warnings, Json(document)).into_response(),
         None => (location, Error::from(broker::Error::subscriber_taken())).into_response(),
     })
 }
@@ -136,8 +138,9 @@ async fn update(
     body: Body,
 ) -> Result<Response, Error> {
     let fields = subscriptions::parse_change(read(&headers, body).await?.as_deref())?;
+    let warnings = Warnings(subscriptions::warnings(&fields, &subscriptions::CHANGED_FIELDS));
     broker.update_subscription(&caller, queue, &id, fields).await?;
-    Ok(changed(&uri))
+    Ok((warnings, changed(&uri)).into_response())
 }
 
 /// Stores whether the subscriber has confirmed the subscription.
@@ -151,9 +154,10 @@ async fn confirm(
 ) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
     let by = if is_signed { ConfirmedBy::Subscriber } else { ConfirmedBy::Client };
-    let confirmed = subscriptions::parse_confirmation(read(&parts.headers, body).await?.as_deref())?;
+    let WithWarnings { value: confirmed, warnings } =
+        subscriptions::parse_confirmation(read(&parts.headers, body).await?.as_deref())?;
     broker.confirm_subscription(&caller, queue, &id, confirmed, by).await?;
-    Ok(changed(&parts.uri))
+    Ok((Warnings(warnings), changed(&parts.uri)).into_response())
 }
 
 /// Deletes a subscription. Deleting an unknown subscription has no effect.

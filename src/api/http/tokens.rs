@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::extract::LastSegment;
+use super::parameters::Parameters;
 use super::response;
 use super::response::Json;
 use super::route::{Route, route};
@@ -30,11 +31,9 @@ pub(super) fn routes(are_credentials: bool) -> Vec<Route> {
         return Vec::new();
     }
     vec![
-        route(PATH).on(Method::GET, "Tokens could not be listed.", list).on(
-            Method::POST,
-            "Token could not be created.",
-            create,
-        ),
+        route(PATH)
+            .on_query(Method::GET, "Tokens could not be listed.", Parameters::of(&["marker", "limit"]), list)
+            .on(Method::POST, "Token could not be created.", create),
         route("/v2/tokens/{token_id}").on(Method::GET, "Token could not be retrieved.", get).on(
             Method::DELETE,
             "Token could not be deleted.",

@@ -11,7 +11,10 @@ use super::paths;
 use super::view::View;
 use crate::api::Error;
 use crate::broker::claims::{Preference, TermDraft};
-use crate::domain::{Claim, ClaimId, ClaimSummary, QueueId, Shard, Tenant};
+use crate::domain::{Claim, ClaimId, ClaimSummary, QueueId, Shard, Tenant, WithWarnings};
+
+/// The fields of a body that creates or renews a claim.
+pub const TERM_FIELDS: [&str; 2] = ["ttl", "grace"];
 
 /// The document of a claim. Clients fail on unknown keys, so it has a fence only on request.
 #[derive(Debug, Serialize)]
@@ -124,11 +127,12 @@ pub fn parse_preference(text: &str) -> Result<Preference, Error> {
     })
 }
 
-/// Parses `{"ttl": …, "grace": …}`. Both fields are optional, and other fields are ignored.
-pub fn parse_term(bytes: &[u8]) -> Result<TermDraft, Error> {
+/// Parses `{"ttl": …, "grace": …}`. Both fields are optional, and others have no effect but a warning.
+pub fn parse_term(bytes: &[u8]) -> Result<WithWarnings<TermDraft>, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
     let integer = |field: &str| fields.get(field).map(|value| json::integer(field, value)).transpose();
-    Ok(TermDraft { ttl_s: integer("ttl")?, grace_s: integer("grace")? })
+    let value = TermDraft { ttl_s: integer("ttl")?, grace_s: integer("grace")? };
+    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &TERM_FIELDS) })
 }

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::json::unknown_fields;
 use super::pools::{missing, parse_object, refuse_unknown, wrong};
 use crate::api::Error;
 use crate::broker::flavors::FlavorPools;
-use crate::domain::PoolName;
+use crate::domain::{PoolName, WithWarnings};
 
 /// The path of all flavors.
 pub const PATH: &str = "/v2/flavors";
@@ -27,10 +28,12 @@ pub fn parse_new(bytes: &[u8]) -> Result<Vec<String>, Error> {
     pools.ok_or_else(|| missing(POOL_LIST))
 }
 
-/// Parses the body that replaces the pools of a flavor. Unknown fields are ignored.
-pub fn parse_change(bytes: &[u8]) -> Result<Vec<String>, Error> {
-    let pools = pool_list(&parse_object(bytes)?)?;
-    pools.ok_or_else(|| Error::Body("`pool_list` needs to be specified".to_owned()))
+/// Parses the body that replaces the pools of a flavor. Other fields have no effect but a warning.
+pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<Vec<String>>, Error> {
+    let fields = parse_object(bytes)?;
+    let pools = pool_list(&fields)?;
+    let value = pools.ok_or_else(|| Error::Body("`pool_list` needs to be specified".to_owned()))?;
+    Ok(WithWarnings { value, warnings: unknown_fields(&fields, &[POOL_LIST]) })
 }
 
 /// Returns the document of a flavor.

@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use super::{headers, json, messages};
 use crate::api::Error;
 use crate::broker::messages::Draft;
-use crate::domain::JsonObject;
 use crate::domain::msgpack::{self, Converted, Reader, Token};
+use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::{JsonObject, Warning, WithWarnings};
 
 /// The `MessagePack` of an empty object.
 const EMPTY_OBJECT: &[u8] = &[0x80];
@@ -44,6 +45,8 @@ pub struct FrameRequest {
     body: Part,
     /// A header with one value that is repeated.
     repeated_header: Option<&'static str>,
+    /// Warnings about further fields of the frame.
+    pub warnings: Vec<Warning>,
 }
 
 /// A part of a request, as `MessagePack` that was converted from JSON; `None` if it is absent.
@@ -194,20 +197,27 @@ impl FrameRequest {
             repeated_header: headers::repeated(header_names(with_equal_keys.as_deref().unwrap_or(&document))),
             ..Self::empty(kind)
         };
+        let mut unknown = UnknownNames::new(NameKind::Field, &["action", "headers", "body"]);
         for (name, value) in entries(&document) {
             let part = match name {
                 b"action" => &mut request.action,
                 b"headers" => &mut request.headers,
                 b"body" => &mut request.body,
-                _ => continue,
+                name => {
+                    unknown.check(str::from_utf8(name).unwrap_or_default());
+                    continue;
+                }
             };
             part.0 = Some(document.slice_ref(value));
         }
+        request.warnings = unknown.into_warnings();
         Ok(request)
     }
 
+    /// Returns a request without an action.
     fn empty(kind: Kind) -> Self {
-        Self { kind, action: Part(None), headers: Part(None), body: Part(None), repeated_header: None }
+        let (action, headers, body) = (Part(None), Part(None), Part(None));
+        Self { kind, action, headers, body, repeated_header: None, warnings: Vec::new() }
     }
 
     /// Returns a header with one value that is repeated.
@@ -322,8 +332,13 @@ impl FrameRequest {
         }
     }
 
+    /// Returns the names of the fields of the body.
+    pub fn field_names(&self) -> impl Iterator<Item = &str> {
+        entries(self.body()).map(|(name, _)| str::from_utf8(name).unwrap_or_default())
+    }
+
     /// Returns the messages of a post.
-    pub fn drafts(&self) -> Result<Vec<Draft>, Error> {
+    pub fn drafts(&self) -> Result<WithWarnings<Vec<Draft>>, Error> {
         messages::drafts_of(self.body.0.as_ref().unwrap_or(&Bytes::from_static(EMPTY_OBJECT)))
     }
 

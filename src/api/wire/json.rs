@@ -2,12 +2,13 @@
 //! without `NaN`.
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{Map, Value};
 
 use crate::api::Error;
 use crate::domain::msgpack::{self, Converted, Reader, Token};
-use crate::domain::{self, Body};
+use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::{self, Body, Warning};
 use crate::text::{is_utf_16, without_mark};
 
 /// Minimum number of digits of an integer that does not fit into 64 signed bits.
@@ -105,6 +106,12 @@ impl Serialize for JsonBody<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         msgpack::serialize(self.0.as_msgpack(), serializer)
     }
+}
+
+/// Returns warnings about the fields of a body with other names than these.
+#[must_use]
+pub fn unknown_fields(fields: &Map<String, Value>, known: &[&'static str]) -> Vec<Warning> {
+    UnknownNames::new(NameKind::Field, known).check_all(fields.keys().map(String::as_str)).into_warnings()
 }
 
 /// Returns the integer in a field of a document.

@@ -14,12 +14,17 @@ use super::view::{OriginDocument, View};
 use crate::api::Error;
 use crate::broker::messages::{Delay, Draft, TenantDraft};
 use crate::domain::msgpack::{Reader, Token};
-use crate::domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant};
+use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant, WithWarnings};
 
 /// Maximum number of ids in a `Location` header. Clients and proxies refuse long headers.
 const LOCATION_IDS_MAX: usize = 100;
 /// Maximum length in bytes of the path of a message.
 const HREF_BYTES_MAX: usize = 168;
+/// The field of a post with its messages.
+pub const MESSAGES: &str = "messages";
+/// The fields of a message in a post.
+pub const MESSAGE_FIELDS: [&str; 4] = ["body", "ttl", "delay", "tenant"];
 /// Estimated size in bytes of a message document without its body, and of a list without its
 /// messages.
 const FRAME_BYTES: usize = 256;
@@ -214,27 +219,36 @@ pub fn parse_order(text: &str) -> Result<Order, Error> {
     }
 }
 
-/// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields are
-/// ignored.
-pub fn parse_drafts(json: &[u8]) -> Result<Vec<Draft>, Error> {
-    drafts_of(&Bytes::from(json::parse_to_msgpack(json)?))
+/// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields have no effect
+/// but a warning.
+pub fn parse_drafts(json: &[u8]) -> Result<WithWarnings<Vec<Draft>>, Error> {
+    let document = Bytes::from(json::parse_to_msgpack(json)?);
+    let mut drafts = drafts_of(&document)?;
+    let mut reader = Reader::new(&document);
+    if let Some(Token::Object(length)) = reader.token().filter(|token| *token != Token::Object(1)) {
+        let names = reader.entries(length).map(|(name, _)| str::from_utf8(name).unwrap_or_default());
+        drafts.warnings.extend(UnknownNames::new(NameKind::Field, &[MESSAGES]).check_all(names).into_warnings());
+    }
+    Ok(drafts)
 }
 
 /// Returns the drafts in a document that was converted from JSON, whose memory their bodies share.
-pub(super) fn drafts_of(document: &Bytes) -> Result<Vec<Draft>, Error> {
+pub(super) fn drafts_of(document: &Bytes) -> Result<WithWarnings<Vec<Draft>>, Error> {
     let mut reader = Reader::new(document);
+    let mut unknown = UnknownNames::new(NameKind::MessageField, &MESSAGE_FIELDS);
     match reader.token() {
-        Some(Token::Object(length)) if reader.seek(b"messages", length) => {}
+        Some(Token::Object(length)) if reader.seek(MESSAGES.as_bytes(), length) => {}
         _ => return Err(Error::Request("No messages were found in the request body.".to_owned())),
     }
-    match reader.token() {
-        Some(Token::Array(length)) => (0..length).map(|_| read_draft(document, &mut reader)).collect(),
-        _ => Err(Error::Body("Document type not supported.".to_owned())),
-    }
+    let Some(Token::Array(length)) = reader.token() else {
+        return Err(Error::Body("Document type not supported.".to_owned()));
+    };
+    let drafts: Result<_, Error> = (0..length).map(|_| read_draft(document, &mut reader, &mut unknown)).collect();
+    Ok(WithWarnings { value: drafts?, warnings: unknown.into_warnings() })
 }
 
 /// Reads the next message of the document. Its body shares the memory of the document.
-fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error> {
+fn read_draft(document: &Bytes, reader: &mut Reader<'_>, unknown: &mut UnknownNames<'_>) -> Result<Draft, Error> {
     let Some(Token::Object(length)) = reader.token() else {
         return Err(Error::Body("Each message must be an object.".to_owned()));
     };
@@ -245,7 +259,7 @@ fn read_draft(document: &Bytes, reader: &mut Reader<'_>) -> Result<Draft, Error>
             b"delay" => delay = Some(value),
             b"tenant" => tenant = Some(value),
             b"body" => body = Some(value),
-            _ => {}
+            name => unknown.check(str::from_utf8(name).unwrap_or_default()),
         }
     }
     let integer = |field, value| json::integer(field, &json::scalar_from_msgpack(value));

@@ -13,10 +13,14 @@ use crate::api;
 use crate::domain::json_object::{TooComplex, VALUES_MAX};
 use crate::domain::metadata::SHOWN_KEYS;
 use crate::domain::msgpack::{Reader, Token, extent};
-use crate::domain::{JsonObject, Metadata};
+use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::{JsonObject, Metadata, WithWarnings};
 
 /// The media types that a PATCH request may have: that of Zaqar, and that of RFC 6902.
 pub const MEDIA_TYPES: [&str; 2] = ["application/openstack-messaging-v2.0-json-patch", "application/json-patch+json"];
+
+/// The fields of an operation.
+pub const OPERATION_FIELDS: [&str; 3] = ["op", "path", "value"];
 
 /// A list of changes to a queue's metadata.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,17 +50,18 @@ pub enum PatchConflict {
 
 impl MetadataPatch {
     /// Reads a patch from the body of a request.
-    pub fn parse(body: &[u8]) -> Result<Self, api::Error> {
+    pub fn parse(body: &[u8]) -> Result<WithWarnings<Self>, api::Error> {
         let msgpack = Bytes::from(json::parse_to_msgpack(body)?);
         let mut reader = Reader::new(&msgpack);
         let Some(Token::Array(length)) = reader.token() else {
             return Err(invalid("The body must be an array of operations."));
         };
-        (0..length)
+        let mut unknown = UnknownNames::new(NameKind::OperationField, &OPERATION_FIELDS);
+        let operations = (0..length)
             .map_while(|_| reader.value())
-            .map(|operation| parse_operation(&msgpack, operation))
-            .collect::<Result<_, _>>()
-            .map(Self)
+            .map(|operation| parse_operation(&msgpack, operation, &mut unknown))
+            .collect::<Result<_, _>>()?;
+        Ok(WithWarnings { value: Self(operations), warnings: unknown.into_warnings() })
     }
 
     /// Returns the metadata keys after the patch. Keys that every queue shows exist even if they
@@ -115,10 +120,11 @@ impl<'a> Keys<'a> {
 }
 
 /// Parses an operation, which is a part of the `MessagePack`.
-fn parse_operation(msgpack: &Bytes, operation: &[u8]) -> Result<Operation, api::Error> {
+fn parse_operation(msgpack: &Bytes, operation: &[u8], unknown: &mut UnknownNames) -> Result<Operation, api::Error> {
     let Some(operation) = JsonObject::from_msgpack(msgpack.slice_ref(operation)) else {
         return Err(invalid("Each operation must be an object."));
     };
+    operation.entries().for_each(|(name, _)| unknown.check(name));
     let kind = operation.text("op").unwrap_or_default();
     if !["add", "replace", "remove"].contains(&kind) {
         return Err(invalid("\"op\" must be one of add, remove, replace."));

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json;
+use super::json::{self, unknown_fields};
 use crate::api::Error;
 use crate::broker::pools::PoolChange;
-use crate::domain::{FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName};
+use crate::domain::{FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName, WithWarnings};
 
 /// The path of all pools.
 pub const PATH: &str = "/v2/pools";
@@ -26,14 +26,14 @@ pub fn parse_new(bytes: &[u8]) -> Result<PoolChange, Error> {
     read(&fields)
 }
 
-/// Parses the body that changes a pool, which has one of the same fields at least. Unknown fields are
-/// ignored.
-pub fn parse_change(bytes: &[u8]) -> Result<PoolChange, Error> {
+/// Parses the body that changes a pool, which has one of the same fields at least. Others have no effect but
+/// a warning.
+pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<PoolChange>, Error> {
     let fields = parse_object(bytes)?;
     if !FIELDS.iter().any(|field| fields.contains_key(*field)) {
         return Err(Error::Body("One of `uri`, `weight`, `flavor`, or `options` needs to be specified".to_owned()));
     }
-    read(&fields)
+    Ok(WithWarnings { value: read(&fields)?, warnings: unknown_fields(&fields, &FIELDS) })
 }
 
 /// Parses the body that moves a queue: `{"pool": …}`. An unknown field is an error.

@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use super::json;
 use crate::api::Error;
+use crate::domain::WithWarnings;
+
+const RESOURCE_TYPES: &str = "resource_types";
 
 /// A kind of resources that a purge can delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,16 +32,17 @@ impl Kind {
 pub const ALL: [Kind; 2] = [Kind::Messages, Kind::Subscriptions];
 
 /// Parses `{"resource_types": ["messages", "subscriptions"]}`.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Kind>, Error> {
+pub fn parse(bytes: &[u8]) -> Result<WithWarnings<Vec<Kind>>, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
-    let Some(Value::Array(kinds)) = fields.get("resource_types") else {
+    let Some(Value::Array(kinds)) = fields.get(RESOURCE_TYPES) else {
         return Err(Error::Request(
             "\"resource_types\" must be a list of \"messages\" and \"subscriptions\".".to_owned(),
         ));
     };
-    kinds.iter().map(parse_kind).collect()
+    let value = kinds.iter().map(parse_kind).collect::<Result<_, _>>()?;
+    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &[RESOURCE_TYPES]) })
 }
 
 fn parse_kind(kind: &Value) -> Result<Kind, Error> {

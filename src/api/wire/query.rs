@@ -29,7 +29,7 @@ pub enum Ambiguous {
 /// split the query elsewhere, so each request that it could take for a signed one counts as one.
 #[must_use]
 pub fn mentions_signature(query: &str) -> bool {
-    let query = if query.contains('%') { decoded(query).into() } else { Cow::Borrowed(query) };
+    let query = if query.contains('%') { decoded(query) } else { query.into() };
     let (before, after) = SIGNATURE_PARAMETER.split_once('_').expect("the name has an underscore");
     let is_name = |(at, _): (usize, &str)| {
         let whole = at.checked_sub(before.len()).zip(at.checked_add(1 + after.len()));
@@ -56,8 +56,13 @@ pub fn only<'q>(query: &'q str, name: &str) -> Result<Option<Cow<'q, str>>, Ambi
 
 /// Returns the values of a parameter as they are in the query.
 fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = &'q str> {
+    parameters(query).filter(move |(key, _)| key == name).map(|(_, value)| value)
+}
+
+/// Returns the parameters of a query in its order: each name, and its value as it is in the query.
+pub fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     let parameters = query.split('&').map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
-    parameters.filter(move |(key, _)| decoded(key) == name).map(|(_, value)| value)
+    parameters.map(|(name, value)| (decoded(name), value))
 }
 
 /// The parameters of a request, each with its values, in the order of the URL.
@@ -70,8 +75,9 @@ impl Query {
     pub fn parse(text: Option<&str>) -> Self {
         let parameters = text.unwrap_or_default().split('&').filter_map(|parameter| {
             let (name, values) = parameter.split_once('=')?;
-            let values: Vec<String> = values.split(',').filter(|value| !value.is_empty()).map(decoded).collect();
-            (!values.is_empty()).then(|| (decoded(name), values))
+            let values = values.split(',').filter(|value| !value.is_empty());
+            let values: Vec<String> = values.map(|value| decoded(value).into_owned()).collect();
+            (!values.is_empty()).then(|| (decoded(name).into_owned(), values))
         });
         Self(parameters.collect())
     }
@@ -122,11 +128,11 @@ impl Query {
     }
 }
 
-fn decoded(text: &str) -> String {
+fn decoded(text: &str) -> Cow<'_, str> {
     if !text.contains(['+', '%']) {
-        return text.to_owned();
+        return text.into();
     }
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned().into()
 }
 
 #[cfg(test)]

@@ -11,9 +11,14 @@ use crate::api::Error;
 use crate::broker::messages::{MessageQuery, Since};
 use crate::broker::subscriptions::{RedeliveryRequest, Subscribed, SubscriptionRequest};
 use crate::domain::{
-    Attempt, JsonObject, MessageId, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState, SubscriptionStatus,
+    Attempt, JsonObject, MessageId, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState,
+    SubscriptionStatus, Warning, WithWarnings, delivery_options,
 };
 
+/// The fields of a request for a subscription.
+pub const FIELDS: [&str; 5] = ["subscriber", "ttl", "options", "secret", "since"];
+/// The fields of a request to change one.
+pub const CHANGED_FIELDS: [&str; 4] = ["subscriber", "ttl", "options", "secret"];
 const MICROS_IN_SECOND: u64 = 1_000_000;
 /// Maximum size in bytes of the body of a request for a subscription.
 pub const BODY_BYTES_MAX: u64 = 65_536;
@@ -177,6 +182,13 @@ pub fn parse_new(body: Option<&[u8]>) -> Result<SubscriptionRequest, Error> {
     parse_new_fields(fields)
 }
 
+/// Returns warnings about fields of a request and options that have no effect.
+#[must_use]
+pub fn warnings(fields: &Map<String, Value>, known: &'static [&'static str]) -> Vec<Warning> {
+    let of_options = fields.get("options").into_iter().flat_map(delivery_options::warnings);
+    json::unknown_fields(fields, known).into_iter().chain(of_options).collect()
+}
+
 /// Returns where a subscription of a connection begins: at a time, or after the message with this id.
 /// Without `since`, it begins with the messages after the request.
 pub fn parse_position(since: Option<&str>, queue: &QueueId) -> Result<MessageQuery, Error> {
@@ -213,11 +225,12 @@ pub fn parse_change(body: Option<&[u8]>) -> Result<Map<String, Value>, Error> {
     Ok(fields)
 }
 
-/// Parses `{"confirmed": true}`.
-pub fn parse_confirmation(body: Option<&[u8]>) -> Result<bool, Error> {
+/// Parses `{"confirmed": true}`. Other fields have no effect but a warning.
+pub fn parse_confirmation(body: Option<&[u8]>) -> Result<WithWarnings<bool>, Error> {
     let fields = body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Confirmation))?;
     let confirmed = fields.get("confirmed").and_then(Value::as_bool);
-    confirmed.ok_or_else(|| Error::Request("The 'confirmed' should be boolean.".to_owned()))
+    let value = confirmed.ok_or_else(|| Error::Request("The 'confirmed' should be boolean.".to_owned()))?;
+    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &["confirmed"]) })
 }
 
 /// Parses `{"since": …}` or `{"ids": […]}`.

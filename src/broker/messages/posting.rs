@@ -266,11 +266,15 @@ fn required_durability(metadata: &Metadata, request: &PostRequest) -> Option<Dur
     }
 }
 
-/// Returns the result of a post, with a warning if the request names delays that the queue ignores.
+/// Returns the result of a post, with warnings if the request names delays or tenants that the queue ignores.
 /// A delay of 0 does not count.
 fn posted(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> WithWarnings<Posted> {
     let names_delay = |draft: &Draft| !matches!(draft.delay, Delay::Unset | Delay::Seconds(0));
-    let is_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
+    let names_tenant = |draft: &Draft| !matches!(draft.tenant, TenantDraft::Unset);
+    let is_delay_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
+    let is_tenant_ignored = metadata.sharding().is_none() && request.drafts.iter().any(names_tenant);
     let value = Posted { ids, durability: required_durability(metadata, request) };
-    WithWarnings { value, warnings: is_ignored.then_some(Warning::DelayIgnored).into_iter().collect() }
+    let delay = is_delay_ignored.then_some(Warning::DelayIgnored);
+    let tenant = is_tenant_ignored.then_some(Warning::TenantIgnored);
+    WithWarnings { value, warnings: delay.into_iter().chain(tenant).collect() }
 }

@@ -180,12 +180,12 @@ impl MessageStore for RedisStore {
 
     async fn get_stats(&self, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
         let (_stats, mut reply) = self.run_applying_due(&QUEUE_GET_STATS, queue, &[]).await?;
-        let (now_us, total) = (reply.number()?, reply.number()?);
+        let (now_us, exists, total) = (reply.number()?, reply.number()? == 1, reply.number()?);
         let [_available, _delayed, claimed] = [reply.number()?, reply.number()?, reply.number()?];
         let mut outermost = self.read_messages(queue, now_us, reply).await?.into_iter();
         let (oldest, newest) = (outermost.next().flatten(), outermost.next().flatten());
         let details = if detailed { Some(self.read_details(queue).await?) } else { None };
-        Ok(Stats { total, claimed, oldest, newest, details })
+        Ok(Stats { exists, total, claimed, oldest, newest, details })
     }
 }
 

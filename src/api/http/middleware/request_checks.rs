@@ -19,6 +19,7 @@ use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, HEADERS_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, prefers_events};
+use crate::api::http::parameters::Parameters;
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
@@ -68,31 +69,32 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     mut request: Request,
     body: Option<&RequestBody>,
     service: &Service,
+    parameters: Parameters,
     handler: H,
 ) -> Result<Response, Error> {
     let proof = authenticate(&request, &service.settings).await?;
-    let Checked { context, warning, handled_uri } = check(&request, proof, service)?;
+    let Checked { context, mut warnings, handled_uri, credentials_count } = check(&request, proof, service)?;
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }
+    warnings.extend(parameters.warnings(request.uri().query(), credentials_count));
     if let Some(body) = body {
         body.charge_to(service.request_bodies.share(&context.client.project));
     }
     let memory = ResponseMemory::of(&request, &context.client.project, service)?;
     request.extensions_mut().insert(context);
     let response = memory.hold(handler.call(request, service.clone()).await)?;
-    Ok(match warning {
-        None => response,
-        Some(warning) => (Warnings(vec![warning]), response).into_response(),
-    })
+    Ok(if warnings.is_empty() { response } else { (Warnings(warnings), response).into_response() })
 }
 
 /// A request that meets [`Requirement::Caller`].
 struct Checked {
     context: RequestContext,
-    warning: Option<Warning>,
+    warnings: Vec<Warning>,
     /// The URL for the handler, if it differs from that of the request.
     handled_uri: Option<Uri>,
+    /// Whether credentials in the query have an effect.
+    credentials_count: bool,
 }
 
 fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, Error> {
@@ -146,7 +148,12 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
     audit::note_client(&client, &own_project, queue.as_ref());
     // An operator who acts on another project does not use the rate of that project.
     service.broker.count_request(&own_project)?;
-    Ok(Checked { context: RequestContext { client, queue, is_signed, is_signed_for_path }, warning, handled_uri })
+    Ok(Checked {
+        context: RequestContext { client, queue, is_signed, is_signed_for_path },
+        warnings: warning.into_iter().collect(),
+        handled_uri,
+        credentials_count: query_counts,
+    })
 }
 
 /// Returns the identity of the holders of a pre-signed URL.

@@ -25,6 +25,7 @@ use super::request_checks::{self, Requirement};
 use super::request_log;
 use crate::api::Error;
 use crate::api::error::internal;
+use crate::api::http::parameters::Parameters;
 use crate::api::http::server::connection::Connection;
 use crate::api::http::server::watched::watched;
 use crate::api::http::service::Service;
@@ -38,12 +39,19 @@ pub(in crate::api::http) struct WithMiddleware<H> {
     handler: H,
     requirement: Requirement,
     outage: Outage,
+    /// The query parameters of a request. Only routes that require a caller warn about others.
+    parameters: Parameters,
 }
 
 impl<H> WithMiddleware<H> {
-    /// Wraps a handler.
+    /// Wraps a handler whose requests have no query parameters.
     pub(in crate::api::http) fn new(requirement: Requirement, outage: Outage, handler: H) -> Self {
-        Self { handler, requirement, outage }
+        Self { handler, requirement, outage, parameters: Parameters::NONE }
+    }
+
+    /// Sets the query parameters of a request.
+    pub(in crate::api::http) fn with_parameters(self, parameters: Parameters) -> Self {
+        Self { parameters, ..self }
     }
 }
 
@@ -117,7 +125,7 @@ async fn call<T, H: Handler<T, Service>>(
     request: Request,
     body: Option<&RequestBody>,
     service: &Service,
-    WithMiddleware { handler, requirement, outage }: WithMiddleware<H>,
+    WithMiddleware { handler, requirement, outage, parameters }: WithMiddleware<H>,
 ) -> Result<Response, Error> {
     request_checks::check_head(&request)?;
     let origins = service.settings.cors_origins.as_ref();
@@ -127,7 +135,8 @@ async fn call<T, H: Handler<T, Service>>(
     match requirement {
         Requirement::Caller => {
             let description = outage.description(request.uri().query());
-            let response = request_checks::check_and_call(request, body, service, handler).await.into_response();
+            let response =
+                request_checks::check_and_call(request, body, service, parameters, handler).await.into_response();
             Ok(outage::describe(response, description))
         }
         Requirement::Sender => {

@@ -20,10 +20,12 @@ use crate::api::http::middleware::outage::Outage;
 use crate::api::http::middleware::request_checks::{RequestContext, Requirement};
 use crate::api::http::middleware::stack::WithMiddleware;
 use crate::api::http::service::Service;
+use crate::api::http::warnings::Warnings;
 use crate::api::wire::frame::{FieldType, FrameRequest};
 use crate::broker::quotas::ConcurrencyUnit;
 use crate::broker::subscriptions::ConnectedSubscription;
-use crate::domain::ProjectId;
+use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::{ProjectId, Warning};
 use crate::memory_budget::MemoryShare;
 
 /// The path on the port of the HTTP API. Requests that authenticate count for it too.
@@ -127,6 +129,14 @@ impl Action {
         Ok(())
     }
 
+    /// Returns warnings about what a request has and the action does not use.
+    pub(super) fn warnings(&self, frame: &FrameRequest) -> Vec<Warning> {
+        let fields = self.required.iter().chain(self.optional).map(|(name, _)| *name);
+        let known: Vec<&'static str> = self.parameters().chain(fields).collect();
+        let unknown = UnknownNames::new(NameKind::Field, &known).check_all(frame.field_names());
+        frame.warnings.iter().cloned().chain(unknown.into_warnings()).collect()
+    }
+
     /// Returns the parameters of the path.
     fn parameters(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
@@ -218,9 +228,19 @@ impl Frame {
 
     /// Returns a response with this document, in the format of the frame.
     pub(super) fn respond(&self, status: u16, document: &impl Serialize) -> Result<Response, Error> {
+        self.respond_with(status, document, Vec::new())
+    }
+
+    /// The same with warnings.
+    pub(super) fn respond_with(
+        &self,
+        status: u16,
+        document: &impl Serialize,
+        warnings: Vec<Warning>,
+    ) -> Result<Response, Error> {
         let document = self.request().kind.write(document)?;
         let status = axum::http::StatusCode::from_u16(status).expect("handlers use known statuses");
-        let mut response = (status, document).into_response();
+        let mut response = (status, Warnings(warnings), document).into_response();
         response.extensions_mut().insert(IsDocument);
         Ok(response)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -35,6 +36,7 @@ use super::reply::Outcome;
 use super::session::Session;
 use crate::api::Error;
 use crate::api::http::service::Service;
+use crate::api::http::warnings::Warnings;
 use crate::api::wire::frame::{FrameRequest, Kind};
 use crate::domain::Limits;
 
@@ -305,6 +307,7 @@ impl Connection {
             Ok(http_request) => http_request,
             Err(outcome) => return self.refuse(outcome, kind, action, Some(&request)).await,
         };
+        let warnings = Warnings(action.warnings(&request));
         let context = Arc::new(FrameContext {
             request,
             connection: self.id,
@@ -313,7 +316,7 @@ impl Connection {
             in_progress: Mutex::default(),
         });
         http_request.extensions_mut().insert(Frame(context.clone()));
-        let response = action.handle(http_request, service).await;
+        let response = (warnings, action.handle(http_request, service).await).into_response();
         if response.status().is_success() {
             self.last_request = Instant::now();
         }

@@ -28,7 +28,8 @@ const EXPIRED: &str =
     "The ttl of the subscription is over. Create it again, with \"since\" if no message may be missed.";
 
 /// Why a subscription ends whose queue has lost all subscriptions.
-const PURGED: &str = "All subscriptions of the queue were purged. Create the subscription again to receive its messages.";
+const PURGED: &str =
+    "All subscriptions of the queue were purged. Create the subscription again to receive its messages.";
 
 /// The subscriptions of a connection.
 pub(super) struct Notifications {

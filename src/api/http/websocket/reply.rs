@@ -10,6 +10,7 @@ use super::action::IsDocument;
 use crate::api::Error;
 use crate::api::error::Refusal;
 use crate::api::http::middleware::request_log::REQUEST_ID;
+use crate::api::http::warnings::WARNING;
 use crate::api::wire::frame::{FrameRequest, Kind};
 
 /// The outcome of a request.
@@ -17,7 +18,7 @@ pub(super) struct Outcome {
     status: u16,
     body: Body,
     /// Further headers of the reply.
-    headers: Vec<(&'static str, String)>,
+    headers: Vec<(&'static str, Value)>,
     /// Whether the audit log records it as a refusal.
     is_refusal: bool,
 }
@@ -71,11 +72,15 @@ impl Outcome {
     /// connection, and `is_proved` whether the connection has a credential.
     pub(super) async fn of(response: Response, authenticates: bool, is_proved: bool) -> Self {
         let (parts, body) = response.into_parts();
+        let warnings: Vec<&str> =
+            parts.headers.get_all(WARNING).iter().filter_map(|warning| warning.to_str().ok()).collect();
+        let warnings = (!warnings.is_empty()).then(|| ("Sukkal-Warning", json!(warnings)));
         let is_refusal = parts.extensions.get::<Refusal>().is_some();
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         let status = parts.status.as_u16();
         if parts.extensions.get::<IsDocument>().is_some() {
-            return Self { status, body: Body::Written(body.into()), headers: Vec::new(), is_refusal };
+            let headers = warnings.into_iter().collect();
+            return Self { status, body: Body::Written(body.into()), headers, is_refusal };
         }
         let is_unknown_sender = parts.status == StatusCode::UNAUTHORIZED
             // A signature that does not allow the request.
@@ -91,8 +96,9 @@ impl Outcome {
         };
         let header = |name, spelling| {
             let value = parts.headers.get(name)?.to_str().ok()?;
-            Some((spelling, value.to_owned()))
+            Some((spelling, value.into()))
         };
+        outcome.headers.extend(warnings);
         outcome.headers.extend(header(RETRY_AFTER, "Retry-After"));
         if parts.status.is_server_error() {
             outcome.headers.extend(header(REQUEST_ID, "X-OpenStack-Request-ID"));
@@ -107,7 +113,7 @@ impl Outcome {
             Body::Value(value) => kind.write(&value)?,
         };
         let mut headers: Map<String, Value> = Map::from_iter([("status".to_owned(), self.status.into())]);
-        headers.extend(self.headers.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+        headers.extend(self.headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
         kind.write_reply(request, &body, &kind.write(&headers)?)
     }
 }

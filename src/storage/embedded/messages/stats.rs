@@ -19,6 +19,7 @@ pub(crate) async fn get_stats(store: &EmbeddedStore, queue: &QueueId, detailed: 
         let number = row.number;
         let show = |located: Option<Located>| Ok::<_, Error>(view.messages(&of, number, located, now_us)?.pop());
         Ok(Stats {
+            exists: true,
             total: state.total,
             claimed: state.in_flight,
             oldest: show(view.first_in(number, Order::OldestFirst)?)?,

@@ -17,7 +17,7 @@ use crate::api::wire::view::View;
 use crate::auth::Caller;
 use crate::broker::messages::{Delay, MessageQuery, PostRequest};
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, Scope, Taken};
+use crate::domain::{QueueId, Scope, Taken, Warning, WithWarnings};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -51,6 +51,9 @@ pub(super) fn actions() -> Vec<Action> {
     ]
 }
 
+/// A delay in a post over a WebSocket.
+const NO_DELAY: Warning = Warning::DelayOverWebSocket;
+
 /// Posts messages. Their delays are ignored, as upstream does.
 async fn post(
     State(broker): State<Broker>,
@@ -65,15 +68,18 @@ async fn post(
     broker.count_announced_bytes(queue.project(), bytes.min(bytes_max))?;
     request.check_size(bytes_max)?;
     let (trace, durability) = (trace_context::of(&headers), durability_of(&headers)?);
-    let mut drafts = request.drafts()?;
+    let WithWarnings { value: mut drafts, mut warnings } = request.drafts()?;
     for draft in &mut drafts {
-        draft.delay = Delay::Unset;
+        if std::mem::replace(&mut draft.delay, Delay::Unset) != Delay::Unset && !warnings.contains(&NO_DELAY) {
+            warnings.push(NO_DELAY);
+        }
     }
     let idempotency = idempotency_of(&headers, &drafts)?;
     let post = PostRequest { drafts, bytes, idempotency, trace, durability };
-    let posted = broker.post_messages(&caller, queue, post).await?.value;
-    let ids: Vec<String> = posted.ids.iter().map(ToString::to_string).collect();
-    frame.respond(201, &json!({ "message_ids": ids }))
+    let posted = broker.post_messages(&caller, queue, post).await?;
+    let ids: Vec<String> = posted.value.ids.iter().map(ToString::to_string).collect();
+    warnings.extend(posted.warnings);
+    frame.respond_with(201, &json!({ "message_ids": ids }), warnings)
 }
 
 /// Returns a page of the feed: `404` if the queue does not exist.

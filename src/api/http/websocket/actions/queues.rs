@@ -13,9 +13,9 @@ use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
 use crate::api::wire::purge::Kind;
 use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
+use crate::broker::Broker;
 use crate::broker::queues::{ListedQueue, QueueQuery};
-use crate::broker::{self, Broker};
-use crate::domain::{Creation, JsonObject, QueueId, QueueKind};
+use crate::domain::{Creation, JsonObject, QueueId, QueueKind, WithWarnings};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -69,16 +69,18 @@ async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
     frame.request().check_size(broker.limits().max_queue_metadata)?;
     let metadata = frame.request().object("metadata").unwrap_or_default();
     let text = format!("Queue {} created.", queue.name());
-    let status = match broker.create_queue(&caller, queue, metadata).await?.value {
+    let WithWarnings { value: creation, warnings } = broker.create_queue(&caller, queue, metadata).await?;
+    let status = match creation {
         Creation::Created => 201,
         Creation::Existed => 204,
     };
-    frame.respond(status, &text)
+    frame.respond_with(status, &text, warnings)
 }
 
 /// Returns the metadata without the defaults of reserved keys.
 async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
-    frame.respond(200, broker.get_metadata(&caller, &queue).await?.keys())
+    let WithWarnings { value: metadata, warnings } = broker.get_metadata(&caller, &queue).await?;
+    frame.respond_with(200, metadata.keys(), warnings)
 }
 
 /// Returns the statistics of a queue: `404` if it does not exist.
@@ -89,8 +91,7 @@ async fn get_stats(
     frame: Frame,
 ) -> Result<Response, Error> {
     let found = broker.get_stats(&caller, &queue, false).await?;
-    let exists = found.total > 0 || broker.queue_exists(&caller, broker::Action::GetStats, &queue).await?;
-    frame.respond(if exists { 200 } else { 404 }, &stats::document_with_ids(&found))
+    frame.respond(if found.exists { 200 } else { 404 }, &stats::document_with_ids(&found))
 }
 
 async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {

@@ -17,7 +17,7 @@ use crate::api::wire::frame::FieldType::{Integer, Object, Text};
 use crate::api::wire::subscriptions;
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
-use crate::domain::QueueId;
+use crate::domain::{QueueId, delivery_options};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -25,7 +25,7 @@ pub(super) fn actions() -> Vec<Action> {
             .accepts(&[("marker", Text), ("limit", Integer)])
             .returns_page(),
         action("subscription_create", Method::POST, SUBSCRIPTIONS, "Subscription could not be created.", create)
-            .accepts(&[("subscriber", Text), ("ttl", Integer), ("options", Object), ("since", Text)]),
+            .accepts(&[("subscriber", Text), ("ttl", Integer), ("options", Object), ("secret", Text), ("since", Text)]),
         action("subscription_get", Method::GET, SUBSCRIPTION, "Subscription could not be retrieved.", get),
         action("subscription_delete", Method::DELETE, SUBSCRIPTION, "Subscription could not be deleted.", delete),
     ]
@@ -49,6 +49,12 @@ async fn create(
     frame.request().check_size(subscriptions::BODY_BYTES_MAX)?;
     let mut fields = frame.request().fields();
     let subscriber = fields.get("subscriber").and_then(Value::as_str).unwrap_or_default();
+    let options = fields.get("options").unwrap_or(&Value::Null);
+    let warnings = if subscriber.is_empty() {
+        delivery_options::warnings_of_connection(options)
+    } else {
+        delivery_options::warnings(options)
+    };
     let created = format!("Subscription {} created.", queue.name());
     let document = if subscriber.is_empty() {
         fields.remove("subscriber");
@@ -75,7 +81,7 @@ async fn create(
     match document {
         Some(mut document) => {
             document["message"] = created.into();
-            frame.respond(201, &document)
+            frame.respond_with(201, &document, warnings)
         }
         None => frame.respond(409, &format!("Subscription {} not created.", queue.name())),
     }

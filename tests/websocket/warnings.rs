@@ -1,0 +1,54 @@
+//! `Sukkal-Warning` in the headers of replies, as over HTTP.
+
+use serde_json::{Value, json};
+
+use super::{open, start};
+
+#[tokio::test]
+async fn what_has_no_effect_gets_a_warning() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let wait = "unknown field \"wait\" has no effect";
+    for (action, body, expected) in [
+        ("queue_create", json!({"queue_name": "q", "metadata": {"a": 1}}), Value::Null),
+        (
+            "queue_create",
+            json!({"queue_name": "q", "metadata": {"a": 2}}),
+            json!(["the queue exists, and its metadata, which is different, was not changed; change it with PATCH"]),
+        ),
+        (
+            "queue_create",
+            json!({"queue_name": "r", "metadata": {"_max_claim_cuont": 2}}),
+            json!(["unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?"]),
+        ),
+        ("queue_get", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
+        ("queue_list", json!({"limt": 1}), json!(["unknown field \"limt\" has no effect; did you mean \"limit\"?"])),
+        ("message_list", json!({"queue_name": "q", "wait": 1}), json!([wait])),
+        ("claim_create", json!({"queue_name": "q", "wait": 1}), json!([wait])),
+        (
+            "message_post",
+            json!({"queue_name": "q", "messages": [{"body": 1, "tll": 60}]}),
+            json!(["unknown message field \"tll\" has no effect; did you mean \"ttl\"?"]),
+        ),
+        (
+            "message_post",
+            json!({"queue_name": "q", "messages": [{"body": 1, "delay": 5}, {"body": 2, "delay": 5}]}),
+            json!(["\"delay\" is ignored over WebSockets, as in Zaqar; post delayed messages over HTTP"]),
+        ),
+        (
+            "message_delete_many",
+            json!({"queue_name": "q", "pop": 1, "message_id": []}),
+            json!(["unknown field \"message_id\" has no effect; did you mean \"message_ids\"?"]),
+        ),
+        (
+            "subscription_create",
+            json!({"queue_name": "q", "options": {"with_delivry": true}}),
+            json!(["unknown subscription option \"with_delivry\" has no effect; did you mean \"with_delivery\"?"]),
+        ),
+    ] {
+        socket.request(action, &body).await;
+        let reply = socket.document().await;
+        assert!(reply["headers"]["status"].as_u64().unwrap() < 300, "{reply}");
+        assert_eq!(reply["headers"]["Sukkal-Warning"], expected, "{action} {body}");
+    }
+}
