@@ -39,9 +39,9 @@ const UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "Servi
 /// Why a request failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// No route has the path.
-    #[error("There is no such path. The API begins at /v2/, and GET / lists its versions.")]
-    NoRoute,
+    /// No route has the path. The text is a hint or empty.
+    #[error("There is no such path. The API begins at /v2/, and GET / lists its versions.{0}")]
+    NoRoute(String),
     /// The signature does not allow the request. The text does not say which part is wrong.
     #[error("The URL-Signature does not allow this request.")]
     NotSigned,
@@ -62,15 +62,22 @@ pub enum Error {
     /// The service that verifies credentials cannot be reached. The text is for the log.
     #[error("The service that verifies credentials cannot be reached. Please try again in a few seconds.")]
     AuthenticationUnavailable(String),
+    /// The issuer of the token did not publish its key when the keys were last fetched.
+    #[error(
+        "The issuer of the token had no key that verifies its signature when the keys were last fetched. They are \
+         fetched again in {0} seconds; send the request again after that."
+    )]
+    UnknownKey(u64),
     /// The request has two credentials, and they could belong to different senders.
     #[error("The headers X-Auth-Token, Authorization: Bearer and URL-Signature cannot be combined; send one of them.")]
     TwoCredentials,
-    /// The `Host` header has another name than this service.
+    /// The `Host` header, which is shown, has another name than this service.
     #[error(
-        "The header Host must be localhost, an IP address, the name on which the service listens, or the host of an \
-         origin in cors_origins, unless the operator names strategies in [auth]."
+        "The header Host is \"{0}\". It must be localhost, a name that ends with .localhost, an IP address, the name on \
+         which the service listens, or the host of an origin in cors_origins, unless the operator names strategies in \
+         [auth]."
     )]
-    ForeignHost,
+    ForeignHost(String),
     /// The page of a browser has another origin than this service.
     #[error(
         "The header Origin names another host than the header Host. The operator can allow this origin in the option \
@@ -114,7 +121,7 @@ pub enum Error {
     #[error("Content-Type is application/x-www-form-urlencoded; the API accepts only JSON.")]
     FormContent,
     /// The client does not accept JSON.
-    #[error("This API serves application/json only; the Accept header must allow it.")]
+    #[error("This API serves application/json only; the Accept header must allow it. The documentation is at /docs.")]
     NotAcceptable,
     /// `Client-ID` is missing.
     #[error("The \"Client-Id\" header is required.{}", .query_counts.then_some(QUERY_HINT).unwrap_or_default())]
@@ -291,7 +298,7 @@ impl Error {
         let (status, _) = self.status_and_title();
         match self {
             Self::NotSigned
-            | Self::ForeignHost
+            | Self::ForeignHost(_)
             | Self::RepeatedHeader(_)
             | Self::RepeatedParameter(_)
             | Self::TwoSignatures
@@ -320,11 +327,11 @@ impl Error {
     fn status_and_title(&self) -> (StatusCode, &'static str) {
         use broker::Error as Broker;
         match self {
-            Self::NoRoute | Self::NotSigned => (StatusCode::NOT_FOUND, "404 Not Found"),
+            Self::NoRoute(_) | Self::NotSigned => (StatusCode::NOT_FOUND, "404 Not Found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
             Self::UrlTooLong(_) => (StatusCode::URI_TOO_LONG, "414 URI Too Long"),
             Self::Unauthenticated { .. } => (StatusCode::UNAUTHORIZED, "Unauthorized"),
-            Self::Host | Self::ForeignHost => (StatusCode::BAD_REQUEST, "Invalid Host header"),
+            Self::Host | Self::ForeignHost(_) => (StatusCode::BAD_REQUEST, "Invalid Host header"),
             Self::TlsMissing => (StatusCode::BAD_REQUEST, "TLS required"),
             Self::RepeatedHeader(_) | Self::RepeatedParameter(_) | Self::TwoSignatures | Self::TwoCredentials => {
                 (StatusCode::BAD_REQUEST, "Ambiguous identification")
@@ -377,9 +384,9 @@ impl Error {
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "Foreign origin"),
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, "426 Upgrade Required"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::FORBIDDEN, "Quota exceeded"),
-            Self::Broker(Broker::Forbidden | Broker::ForbiddenShare { .. } | Broker::ForbiddenTarget(_)) => {
-                (StatusCode::FORBIDDEN, "Not authorized")
-            }
+            Self::Broker(
+                Broker::Forbidden | Broker::Denied { .. } | Broker::ForbiddenShare { .. } | Broker::ForbiddenTarget(_),
+            ) => (StatusCode::FORBIDDEN, "Not authorized"),
             Self::Broker(
                 Broker::NoQueue(_)
                 | Broker::NoMessage(_)
@@ -399,6 +406,7 @@ impl Error {
             | Self::ReplyBudget
             | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
+            | Self::UnknownKey(_)
             | Self::Broker(Broker::Key(_) | Broker::Store(_) | Broker::RateExceeded { .. }) => UNAVAILABLE,
             Self::HeadTooLarge | Self::TooManyHeaders(_) => {
                 (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large")
@@ -429,6 +437,7 @@ impl Error {
             | Self::ReplyBudget
             | Self::TooManySockets(_)
             | Self::AuthenticationUnavailable(_)
+            | Self::UnknownKey(_)
             | Self::Broker(broker::Error::RateExceeded { .. }) => true,
             Self::Broker(broker::Error::Store(error)) => error.is_transient(),
             _ => false,
@@ -460,7 +469,9 @@ impl Error {
             headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         } else if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status) {
             let retry_after_s = match self {
-                Self::Broker(broker::Error::RateExceeded { retry_after_s, .. }) => retry_after_s,
+                Self::Broker(broker::Error::RateExceeded { retry_after_s, .. }) | Self::UnknownKey(retry_after_s) => {
+                    retry_after_s
+                }
                 _ => RETRY_AFTER_S.into(),
             };
             headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_s));

@@ -40,4 +40,7 @@ pub enum AuthenticationError {
     /// The service that verifies credentials cannot be reached. The text is for the log.
     #[error("{0}")]
     Unavailable(String),
+    /// The issuer did not publish the key of the token when its keys were last fetched.
+    #[error("the issuer had no such key when its keys were last fetched; they are fetched again in {0} seconds")]
+    UnknownKey(u64),
 }

@@ -141,7 +141,7 @@ impl GuardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::Forbidden`] if the caller may not perform the action.
+    /// [`Error::Denied`] or [`Error::Forbidden`] if the caller may not perform the action.
     pub(super) fn authorize(
         &self,
         caller: &Caller,
@@ -152,8 +152,12 @@ impl GuardedStore {
         let permission = resource.permission(action);
         let is_allowed = self.permits(caller, permission);
         note(caller, action, permission, is_allowed);
-        if !is_allowed {
-            return Err(Error::Forbidden);
+        match permission {
+            _ if is_allowed => {}
+            Permission::Rule(rule) => {
+                return Err(Error::Denied { rule: rule.name(), requirement: self.0.policy.requirement(rule) });
+            }
+            _ => return Err(Error::Forbidden),
         }
         let span = with_current_span(|request| action_span(request, action, &resource));
         let is_background = matches!(caller, Caller::System);

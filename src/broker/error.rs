@@ -128,6 +128,14 @@ pub enum Error {
     /// The caller may not perform the action.
     #[error("You are not authorized to complete this action.")]
     Forbidden,
+    /// A rule of the policy does not allow the action to the caller.
+    #[error("You are not authorized to complete this action. The rule {rule} requires {requirement}.")]
+    Denied {
+        /// The name of the rule.
+        rule: &'static str,
+        /// What the rule requires.
+        requirement: String,
+    },
     /// The caller may not do what it wants to share.
     #[error("You cannot share {method} on {path}, because you are not authorized to do all that it allows.")]
     ForbiddenShare {

@@ -208,7 +208,8 @@ impl fmt::Display for Warning {
 }
 
 /// Returns a text from a client in printable ASCII, truncated if it is long.
-fn shown(text: &str) -> String {
+#[must_use]
+pub fn shown(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars().map(char::escape_default) {
         if shown.len() + character.len() > SHOWN_CHARS_MAX {
@@ -221,7 +222,8 @@ fn shown(text: &str) -> String {
 
 /// Returns the most similar known name, if one is similar enough. Only the beginning of a long name
 /// is compared.
-fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+#[must_use]
+pub fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
     let similarity = |known: &&'static str| (strsim::jaro(&name, known), *known);
     let (similarity, nearest) = known.iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;

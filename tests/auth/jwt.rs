@@ -26,7 +26,7 @@ fn short(outcome: &Result<Identity, AuthenticationError>) -> Outcome {
     match outcome {
         Ok(_) => Outcome::Accepted,
         Err(AuthenticationError::Refused(_) | AuthenticationError::NoProject) => Outcome::Refused,
-        Err(AuthenticationError::Unavailable(_)) => Outcome::Unavailable,
+        Err(AuthenticationError::Unavailable(_) | AuthenticationError::UnknownKey(_)) => Outcome::Unavailable,
     }
 }
 

@@ -34,7 +34,7 @@ fn short(outcome: &Result<Identity, AuthenticationError>) -> Outcome {
         Ok(_) => Outcome::Accepted,
         Err(AuthenticationError::Refused(_)) => Outcome::Refused,
         Err(AuthenticationError::NoProject) => Outcome::NoProject,
-        Err(AuthenticationError::Unavailable(_)) => Outcome::Unavailable,
+        Err(AuthenticationError::Unavailable(_) | AuthenticationError::UnknownKey(_)) => Outcome::Unavailable,
     }
 }
 

@@ -138,7 +138,8 @@ async fn the_health_route_is_for_operators_only() {
 
         let description = refused(request, 403, "Not authorized").await;
 
-        assert_eq!(description, "You are not authorized to complete this action.");
+        let expected = "You are not authorized to complete this action. The rule health:get requires role:admin.";
+        assert_eq!(description, expected);
     }
     for roles in ["admin", "member, Admin"] {
         let health = answered(operator.get("/v2/health").header("X-Roles", roles), 200).await.json();

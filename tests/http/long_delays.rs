@@ -68,7 +68,10 @@ async fn an_operator_may_allow_delays_of_30_days() {
 
     let too_long = json!({"messages": [{"body": 2, "delay": 30 * DAY_S + 1}]});
     let description = refused(api.post(PATH, &too_long), 400, INVALID_REQUEST).await;
-    assert_eq!(description, "delay is 2592001; it must be between 0 and 2592000");
+    assert_eq!(
+        description,
+        "delay is 2592001; it must be between 0 and 2592000, which the operator sets with max_message_delay"
+    );
     for (clock, seen) in [(30 * DAY_S - 60, &[][..]), (30 * DAY_S + 1, &[1]), (44 * DAY_S - 60, &[1])] {
         api.set_clock_ahead(clock).await;
         assert_eq!(api.feed("q", "").await, *seen, "{clock} s later");

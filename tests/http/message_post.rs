@@ -135,15 +135,18 @@ async fn a_delay_is_ignored_in_a_queue_without_default_delay() {
     assert_eq!(listed["messages"].as_array().unwrap().len(), 5);
 }
 
+const NO_MESSAGES: &str =
+    "No messages were found in the request body. It must have the form {\"messages\": [{\"body\": ...}, ...]}.";
+
 /// Malformed documents, each with the title of its error and a text that the description must
 /// contain.
 fn malformed_documents() -> Vec<(Value, &'static str, &'static str)> {
     let one = |message: Value| json!({"messages": [{"body": "good"}, message]});
     let ttl = "The value of the \"ttl\" field must be a int.";
     vec![
-        (json!({}), INVALID_REQUEST, "No messages were found in the request body."),
-        (json!({"message": []}), INVALID_REQUEST, "No messages were found in the request body."),
-        (json!([{"body": 1}]), INVALID_REQUEST, "No messages were found in the request body."),
+        (json!({}), INVALID_REQUEST, NO_MESSAGES),
+        (json!({"message": []}), INVALID_REQUEST, NO_MESSAGES),
+        (json!([{"body": 1}]), INVALID_REQUEST, NO_MESSAGES),
         (json!({"messages": {}}), INVALID_BODY, "Document type not supported."),
         (json!({"messages": null}), INVALID_BODY, "Document type not supported."),
         (json!({"messages": "x"}), INVALID_BODY, "Document type not supported."),
@@ -151,8 +154,8 @@ fn malformed_documents() -> Vec<(Value, &'static str, &'static str)> {
         (one(json!(5)), INVALID_BODY, ""),
         (one(json!(null)), INVALID_BODY, ""),
         (one(json!([])), INVALID_BODY, ""),
-        (one(json!({})), INVALID_BODY, "Missing \"body\" field."),
-        (one(json!({"ttl": 60})), INVALID_BODY, "Missing \"body\" field."),
+        (one(json!({})), INVALID_BODY, "Missing \"body\" field. Message 2 has none."),
+        (one(json!({"ttl": 60})), INVALID_BODY, "Missing \"body\" field. Message 2 has none."),
         (one(json!({"body": 1, "ttl": null})), INVALID_BODY, ttl),
         (one(json!({"body": 1, "ttl": "60"})), INVALID_BODY, ttl),
         (one(json!({"body": 1, "ttl": 60.0})), INVALID_BODY, ttl),

@@ -194,7 +194,7 @@ async fn actions_are_in_the_metrics_and_in_the_audit_log_of_their_routes() {
     let mut socket = open(&sukkal).await;
     assert_eq!(socket.ask("queue_create", json!({ "queue_name": "q" })).await.0, 201);
     let (status, body) = socket.ask("queue_delete", json!({ "queue_name": "q" })).await;
-    let refusal = "You are not authorized to complete this action.";
+    let refusal = "You are not authorized to complete this action. The rule queues:delete requires role:nobody.";
     assert_eq!((status, body), (403, json!({ "exception": refusal, "error": null })));
 
     let metrics = reqwest::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();

@@ -17,7 +17,7 @@ use support::waiting::advance;
 pub(super) const STRATEGIES: &str = "SUKKAL_AUTH__STRATEGIES";
 
 fn not_authenticated() -> (u64, Value) {
-    (403, json!({ "error": "Not authentified." }))
+    (403, json!({ "error": "Not authenticated." }))
 }
 
 pub(super) fn headers(project: &str) -> Value {
@@ -46,8 +46,8 @@ async fn a_connection_proves_a_token_of_keystone_once() {
     let failed = (401, json!({ "error": "Authentication failed." }));
     assert_eq!(authenticate(&mut socket, "X-Auth-Token", "bad").await, failed);
     assert_eq!(socket.ask("queue_list", json!({})).await, not_authenticated());
-    let authentified = (200, json!({ "message": "Authentified." }));
-    assert_eq!(authenticate(&mut socket, "X-Auth-Token", "good").await, authentified);
+    let authenticated = (200, json!({ "message": "Authenticated." }));
+    assert_eq!(authenticate(&mut socket, "X-Auth-Token", "good").await, authenticated);
     assert_eq!(socket.ask("queue_create", json!({ "queue_name": "q" })).await.0, 201);
     let foreign = socket.ask_with("queue_list", json!({}), headers("other")).await;
     assert_eq!(foreign, (403, json!({ "error": "Not authenticated." })));

@@ -110,7 +110,7 @@ async fn handlers_refuse_what_those_of_http_refuse() {
         ("queue_create", json!({ "queue_name": "a/b" }), "a queue name must have 1 to 64"),
         ("queue_create", json!({ "queue_name": "" }), "a queue name must have 1 to 64"),
         ("queue_create", q("metadata", json!({ "_max_messages_post_size": "x" })), ""),
-        ("message_post", q("messages", json!([{ "ttl": 60 }])), "Missing \"body\" field."),
+        ("message_post", q("messages", json!([{ "ttl": 60 }])), "Missing \"body\" field. Message 1 has none."),
         ("message_post", q("messages", json!([{ "body": 1, "ttl": "x" }])), "The value of the \"ttl\" field"),
         ("message_post", q("messages", json!([{ "body": "x".repeat(300) }])), "the body has"),
         ("message_get_many", q("message_ids", many.into()), ""),

@@ -9,21 +9,24 @@ use sukkal::broker::messages::{Delay, Draft, TenantDraft};
 use sukkal::domain::{Body, Message, QueueId, Tenant};
 
 pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
-    let no_messages = || Error::Request("No messages were found in the request body.".to_owned());
+    let no_messages = || {
+        let form = "It must have the form {\"messages\": [{\"body\": ...}, ...]}.";
+        Error::Request(format!("No messages were found in the request body. {form}"))
+    };
     wire::json::parse_to_msgpack(bytes)?;
     let Value::Object(mut document) = serde_json::from_slice(bytes).unwrap() else {
         return Err(no_messages());
     };
     match document.remove("messages") {
         None => Err(no_messages()),
-        Some(Value::Array(messages)) => messages.into_iter().map(parse_draft).collect(),
+        Some(Value::Array(messages)) => messages.into_iter().zip(1..).map(parse_draft).collect(),
         Some(_) => Err(Error::Body("Document type not supported.".to_owned())),
     }
 }
 
-fn parse_draft(message: Value) -> Result<Draft, Error> {
+fn parse_draft((message, number): (Value, usize)) -> Result<Draft, Error> {
     let Value::Object(fields) = message else {
-        return Err(Error::Body("Each message must be an object.".to_owned()));
+        return Err(Error::Body(format!("Each message must be an object. Message {number} is none.")));
     };
     let ttl_s = match fields.get("ttl") {
         None => None,
@@ -40,7 +43,8 @@ fn parse_draft(message: Value) -> Result<Draft, Error> {
             tenant.map_or(TenantDraft::Malformed, TenantDraft::Named)
         }
     };
-    let body = fields.get("body").ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
+    let body =
+        fields.get("body").ok_or_else(|| Error::Body(format!("Missing \"body\" field. Message {number} has none.")))?;
     Ok(Draft { ttl_s, delay, tenant, body: to_body(body) })
 }
 

@@ -39,7 +39,7 @@ async fn reference(headers: HeaderMap) -> Response {
 }
 
 async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Error> {
-    let asset = console::asset(&name).ok_or(Error::NoRoute)?;
+    let asset = console::asset(&name).ok_or(Error::NoRoute(String::new()))?;
     Ok(document(&headers, asset.media_type, &asset.text, &asset.tag))
 }
 

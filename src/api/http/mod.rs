@@ -9,6 +9,7 @@ mod extract;
 mod flavors;
 mod messages;
 mod middleware;
+mod no_route;
 mod parameters;
 mod pools;
 mod projects;
@@ -41,7 +42,6 @@ use self::route::Route;
 pub use self::server::{ClientCertificates, Listener, ServerLimits, Tls, TlsError, TlsFiles, serve};
 pub use self::service::{Service, Settings};
 pub use self::websocket::WebSocketLimits;
-use super::Error;
 use crate::broker::Broker;
 use crate::domain::QueueKind;
 use crate::metrics::Metrics;
@@ -82,7 +82,7 @@ pub fn websocket_router(service: Service) -> Router {
 
 /// Returns a router of these routes. `requirement` applies to all other paths.
 fn router_of(routes: impl Iterator<Item = Route>, requirement: Requirement) -> Router<Service> {
-    let no_route = WithMiddleware::new(requirement, Outage::StoreState, || async { Error::NoRoute });
+    let no_route = WithMiddleware::new(requirement, Outage::StoreState, no_route::no_route);
     routes.fold(Router::new().fallback(no_route), |router, route| route.add_to(router))
 }
 

@@ -100,10 +100,10 @@ impl PresentedToken {
             sleep_until(self.next_check).await;
             match self.authenticator.identify(self.token.as_token()).await {
                 Ok(_) => self.unverified_since = None,
-                Err(AuthenticationError::Unavailable(reason)) => {
+                Err(error @ (AuthenticationError::Unavailable(_) | AuthenticationError::UnknownKey(_))) => {
                     let since = *self.unverified_since.get_or_insert(self.next_check);
                     if since.elapsed() >= UNVERIFIED_MAX {
-                        return AuthenticationError::Unavailable(reason);
+                        return error;
                     }
                 }
                 Err(refused) => return refused,

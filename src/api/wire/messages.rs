@@ -23,6 +23,8 @@ const LOCATION_IDS_MAX: usize = 100;
 const HREF_BYTES_MAX: usize = 168;
 /// The field of a post with its messages.
 pub const MESSAGES: &str = "messages";
+const NO_MESSAGES: &str =
+    "No messages were found in the request body. It must have the form {\"messages\": [{\"body\": ...}, ...]}.";
 /// The fields of a message in a post.
 pub const MESSAGE_FIELDS: [&str; 4] = ["body", "ttl", "delay", "tenant"];
 /// Estimated size in bytes of a message document without its body, and of a list without its
@@ -238,19 +240,25 @@ pub(super) fn drafts_of(document: &Bytes) -> Result<WithWarnings<Vec<Draft>>, Er
     let mut unknown = UnknownNames::new(NameKind::MessageField, &MESSAGE_FIELDS);
     match reader.token() {
         Some(Token::Object(length)) if reader.seek(MESSAGES.as_bytes(), length) => {}
-        _ => return Err(Error::Request("No messages were found in the request body.".to_owned())),
+        _ => return Err(Error::Request(NO_MESSAGES.to_owned())),
     }
     let Some(Token::Array(length)) = reader.token() else {
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
-    let drafts: Result<_, Error> = (0..length).map(|_| read_draft(document, &mut reader, &mut unknown)).collect();
+    let draft = |index| read_draft(document, &mut reader, index + 1, &mut unknown);
+    let drafts: Result<_, Error> = (0..length).map(draft).collect();
     Ok(WithWarnings { value: drafts?, warnings: unknown.into_warnings() })
 }
 
-/// Reads the next message of the document. Its body shares the memory of the document.
-fn read_draft(document: &Bytes, reader: &mut Reader<'_>, unknown: &mut UnknownNames<'_>) -> Result<Draft, Error> {
+/// Reads the next message of the document, which has this number. Its body shares the memory of the document.
+fn read_draft(
+    document: &Bytes,
+    reader: &mut Reader<'_>,
+    number: u32,
+    unknown: &mut UnknownNames<'_>,
+) -> Result<Draft, Error> {
     let Some(Token::Object(length)) = reader.token() else {
-        return Err(Error::Body("Each message must be an object.".to_owned()));
+        return Err(Error::Body(format!("Each message must be an object. Message {number} is none.")));
     };
     let (mut ttl, mut delay, mut tenant, mut body) = (None, None, None, None);
     for (name, value) in reader.entries(length) {
@@ -266,7 +274,7 @@ fn read_draft(document: &Bytes, reader: &mut Reader<'_>, unknown: &mut UnknownNa
     let ttl_s = ttl.map(|ttl| integer("ttl", ttl)).transpose()?;
     let delay = delay.map_or(Delay::Unset, |delay| integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds));
     let tenant = tenant.map_or(TenantDraft::Unset, read_tenant);
-    let body = body.ok_or_else(|| Error::Body("Missing \"body\" field.".to_owned()))?;
+    let body = body.ok_or_else(|| Error::Body(format!("Missing \"body\" field. Message {number} has none.")))?;
     Ok(Draft { ttl_s, delay, tenant, body: Body::from_msgpack(document.slice_ref(body)) })
 }
 

@@ -1,5 +1,7 @@
 //! A rule in the form in which it is evaluated.
 
+use std::fmt;
+
 use crate::auth::Client;
 use crate::domain::ProjectId;
 
@@ -20,6 +22,28 @@ pub(super) enum Check {
     All(Vec<Check>),
     /// The client meets one of these conditions.
     Any(Vec<Check>),
+}
+
+impl fmt::Display for Check {
+    /// Writes the condition as a rule of the policy. The names of projects are not for other projects.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = |checks: &[Self], word: &str| {
+            let inner = |check: &Self| match check {
+                Self::All(_) | Self::Any(_) => format!("({check})"),
+                check => check.to_string(),
+            };
+            checks.iter().map(inner).collect::<Vec<_>>().join(word)
+        };
+        match self {
+            Self::Everybody => f.write_str("nothing"),
+            Self::Nobody => f.write_str("what nobody has"),
+            Self::Role(role) => write!(f, "role:{role}"),
+            Self::Project(_) => f.write_str("another project"),
+            Self::Not(check) => write!(f, "not {check}"),
+            Self::All(checks) => f.write_str(&join(checks, " and ")),
+            Self::Any(checks) => f.write_str(&join(checks, " or ")),
+        }
+    }
 }
 
 impl Check {

@@ -34,6 +34,12 @@ impl Policy {
         Self { checks }
     }
 
+    /// Returns what the rule requires of a client, as a rule of the policy.
+    #[must_use]
+    pub fn requirement(&self, rule: Rule) -> String {
+        self.checks[rule as usize].to_string()
+    }
+
     /// Returns whether the rule allows its operations to the client.
     #[must_use]
     pub fn allows(&self, client: &Client, rule: Rule) -> bool {

@@ -140,9 +140,10 @@ impl Keys {
                             "the issuer has no key that verifies the signature of the token".to_owned(),
                         ))
                     }
-                    Some(Ok(())) => Err(AuthenticationError::Unavailable(
-                        "the keys of the issuer were fetched just before a token named an unknown key".to_owned(),
-                    )),
+                    Some(Ok(())) => {
+                        let next = FETCH_PAUSE.saturating_sub(current.fetched_at.elapsed());
+                        Err(AuthenticationError::UnknownKey(next.as_secs() + 1))
+                    }
                     Some(Err(reason)) => Err(AuthenticationError::Unavailable(reason)),
                 },
             };

@@ -217,7 +217,10 @@ impl Broker {
                 None => default_ttl_s,
             };
             let delay_s = match (default_delay_s, draft.delay) {
-                (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)?,
+                (Some(_), Delay::Seconds(delay)) => check_range("delay", delay, 0, self.limits.max_message_delay)
+                    .map_err(|error| {
+                        Error::Limit(format!("{error}, which the operator sets with max_message_delay"))
+                    })?,
                 (default, _) => default.unwrap_or(0),
             };
             // A message lives from its post on, so a life that follows the delay includes it.

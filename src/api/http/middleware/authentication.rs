@@ -101,6 +101,7 @@ pub(in crate::api::http) fn authentication_error(error: AuthenticationError, aut
         }
         AuthenticationError::NoProject => Error::TokenWithoutProject,
         AuthenticationError::Unavailable(reason) => Error::AuthenticationUnavailable(reason),
+        AuthenticationError::UnknownKey(retry_after_s) => Error::UnknownKey(retry_after_s),
     }
 }
 

@@ -13,13 +13,18 @@ use axum::http::{HeaderMap, HeaderValue};
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::domain::WebOrigins;
+use crate::domain::warning::shown;
 
 /// Refuses a request whose `Host` is not a name of this service, unless the operator has chosen
 /// strategies of authentication. An old client without a `Host` is not a browser.
 pub(super) fn check(headers: &HeaderMap, settings: &Settings) -> Result<(), Error> {
-    let is_own = |host| OwnNames::of(settings).include(host);
-    let is_accepted = !settings.authenticator.requires_own_host() || headers.get(HOST).is_none_or(is_own);
-    if is_accepted { Ok(()) } else { Err(Error::ForeignHost) }
+    let names = OwnNames::of(settings);
+    match headers.get(HOST).filter(|host| !names.include(host)) {
+        Some(host) if settings.authenticator.requires_own_host() => {
+            Err(Error::ForeignHost(shown(&String::from_utf8_lossy(host.as_bytes()))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether a browser may have sent the request for a page that may not use the API: a page
@@ -46,8 +51,8 @@ pub(in crate::api::http) fn check_origin(headers: &HeaderMap, settings: &Setting
     if is_own || is_allowed() { Ok(()) } else { Err(Error::ForeignOrigin) }
 }
 
-/// The names of this service: `localhost`, every IP address, the names on which it listens, and the
-/// hosts of allowed origins.
+/// The names of this service: `localhost` and names below it, every IP address, the names on which it
+/// listens, and the hosts of allowed origins.
 struct OwnNames<'s> {
     bound_names: &'s [String],
     origins: Option<&'s WebOrigins>,
@@ -61,12 +66,8 @@ impl<'s> OwnNames<'s> {
     /// Returns whether one of the names is in the value of a `Host`, with any port.
     fn include(&self, host: &HeaderValue) -> bool {
         let Some(name) = host.to_str().ok().and_then(name_of) else { return false };
-        ["localhost"]
-            .into_iter()
-            .chain(self.bound_names.iter().map(String::as_str))
-            .any(|own| own.eq_ignore_ascii_case(name))
-            || is_address(name)
-            || self.origins.is_some_and(|origins| origins.have_host(name))
+        let is_bound = self.bound_names.iter().any(|own| own.eq_ignore_ascii_case(name));
+        is_bound || is_local(name) || is_address(name) || self.origins.is_some_and(|origins| origins.have_host(name))
     }
 }
 
@@ -76,6 +77,13 @@ fn name_of(host: &str) -> Option<&str> {
     let (name, port) = host.split_at(end.unwrap_or(host.len()));
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
+}
+
+/// Returns whether a name is `localhost` or below it. Browsers resolve these names to their own machine, and
+/// ask no name server (RFC 6761, section 6.3), so nobody can make one an alias.
+fn is_local(name: &str) -> bool {
+    let top = name.rsplit('.').next().unwrap_or_default();
+    top.eq_ignore_ascii_case("localhost") && !name.starts_with('.')
 }
 
 /// Returns whether the host of a URL is an IP address.
@@ -101,6 +109,7 @@ mod tests {
             "localhost",
             "localhost:8888",
             "LocalHost:8888",
+            "sukkal.LocalHost:8888",
             "127.0.0.1",
             "127.0.0.1:8888",
             "192.168.1.7:8888",
@@ -116,7 +125,8 @@ mod tests {
             "",
             "evil.example:8888",
             "localhost.evil.example",
-            "evil.localhost",
+            ".localhost",
+            "mylocalhost",
             "127.0.0.1.evil.example:8888",
             "127.1.evil",
             "::1",

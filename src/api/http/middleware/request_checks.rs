@@ -103,7 +103,7 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
     // With an encoded slash, the decoded path is another one, which no route has.
     if segments.iter().any(|segment| segment.contains('/')) {
-        return Err(Error::NoRoute);
+        return Err(Error::NoRoute(String::new()));
     }
     let query = request.uri().query();
     let is_stream = is_feed(request.method(), &segments) && prefers_events(request.headers());

@@ -52,7 +52,7 @@ impl Outcome {
 
     /// Returns the outcome of a request without a credential.
     pub(super) fn not_authenticated() -> Self {
-        Self::error_text(403, "Not authentified.")
+        Self::error_text(403, "Not authenticated.")
     }
 
     pub(super) fn status(&self) -> StatusCode {

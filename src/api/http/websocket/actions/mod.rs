@@ -58,7 +58,7 @@ fn all() -> Vec<Action> {
 
 /// Authenticates the connection with the token of the request, which the middleware has verified.
 async fn authenticate(caller: Caller, frame: Frame) -> Result<Response, Error> {
-    let response = frame.respond(200, &json!({ "message": "Authentified." }))?;
+    let response = frame.respond(200, &json!({ "message": "Authenticated." }))?;
     Ok(match caller {
         Caller::Client(client) => (Extension(Proved(client)), response).into_response(),
         _ => response,

@@ -1,0 +1,34 @@
+//! The answer to a path that no route has, with a hint.
+
+use axum::extract::State;
+use axum::http::Uri;
+
+use super::service::{Service, Settings};
+use crate::api::Error;
+use crate::domain::warning::nearest;
+
+/// What follows `/v2/` in the paths of the API.
+const RESOURCES: [&str; 11] =
+    ["queues", "topics", "ping", "health", "usage", "quotas", "projects", "tokens", "pools", "flavors", "websocket"];
+
+pub(super) async fn no_route(State(Service { settings, .. }): State<Service>, uri: Uri) -> Error {
+    Error::NoRoute(hint(uri.path(), &settings))
+}
+
+fn hint(path: &str, settings: &Settings) -> String {
+    let mut segments = path.split('/').skip(1);
+    let ("v2", Some(resource)) = (segments.next().unwrap_or_default(), segments.next()) else { return String::new() };
+    let switched_off = match resource {
+        "health" | "quotas" | "projects" => (!settings.admin_mode).then_some("admin_mode"),
+        "pools" | "flavors" => (!settings.has_pools()).then_some("enabled in [pooling]"),
+        "tokens" => (!settings.authenticator.verifies_api_keys()).then_some("tokens among strategies in [auth]"),
+        _ => None,
+    };
+    if let Some(option) = switched_off {
+        return format!(" This one exists only if the operator has set {option}.");
+    }
+    match nearest(resource, &RESOURCES) {
+        Some(nearest) if nearest != resource => format!(" Did you mean /v2/{nearest}?"),
+        _ => String::new(),
+    }
+}
