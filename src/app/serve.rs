@@ -27,6 +27,7 @@ use crate::janitor;
 use crate::metrics::ConnectionCounts;
 use crate::push::client::SystemResolver;
 use crate::service_manager;
+use crate::storage::Driver;
 
 /// Maximum number of open connections of the listener for health checks and metrics.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
@@ -63,6 +64,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let (maintained, store) = (opened.maintained(), opened.store);
     let service = service(config, store.clone())?;
     let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
+    let _warning = warning_without_tokens(config, store.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
     broker.follow_quotas();
     if config.push.require_confirmation && !push_config(config).require_confirmation {
@@ -144,6 +146,23 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         Ok(reason) => Err(Error::Refused(reason)),
         Err(_stopped_by_operator) => Ok(()),
     }
+}
+
+/// Warns in a task of its own if no client can authenticate, because the only strategy is `tokens` and there is
+/// no token.
+fn warning_without_tokens(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
+    let has_admin = config.tokens.admin_token.reveal().is_some() || config.tokens.admin_token_file.is_some();
+    if config.auth.strategies != [AuthStrategy::Tokens] || has_admin {
+        return None;
+    }
+    Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        if store.list_tokens(None, None, 1).await.is_ok_and(|tokens| tokens.is_empty()) {
+            warn!(
+                "auth.strategies is \"tokens\", but there is no token, so no client can authenticate; generate one with \
+                 `sukkal token generate`, and name its file in tokens.admin_token_file"
+            );
+        }
+    })))
 }
 
 /// Listens for WebSockets, if they have a listener of their own.

@@ -16,6 +16,7 @@ use super::Error;
 use super::action::{Action, Permission};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Client, instant_of};
+use crate::domain::token_draft::InvalidToken;
 use crate::domain::{ProjectId, QueueId, QueueKind};
 use crate::metrics::Metrics;
 use crate::request_id::{current_trail, with_current_span};
@@ -135,6 +136,15 @@ impl GuardedStore {
         let is_allowed = !is_guest && self.permits(caller, permission);
         note(caller, action, permission, is_allowed);
         if is_allowed { Ok(()) } else { Err(Error::ForbiddenTarget(key)) }
+    }
+
+    /// Refuses roles that the policy does not name, because they would have no effect.
+    pub(super) fn require_known(&self, roles: &[String]) -> Result<(), InvalidToken> {
+        let policy = &self.0.policy;
+        roles.iter().find(|role| !policy.names(role)).map_or(Ok(()), |role| {
+            let nearest = policy.nearest_role(role).map(str::to_owned);
+            Err(InvalidToken::UnknownRole { role: role.clone(), nearest })
+        })
     }
 
     /// Returns the store for one action of this caller.

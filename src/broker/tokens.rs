@@ -23,6 +23,7 @@ impl Broker {
         let client = require_client(caller)?;
         let access = self.store.authorize(caller, Action::CreateToken, &client.project)?;
         let (token, new) = draft.issue()?;
+        self.store.require_known(&new.grant.roles)?;
         if !may_manage(client, &new.grant) || !may_give(client, &new.grant.roles) {
             return Err(Error::Forbidden);
         }

@@ -46,6 +46,14 @@ pub enum InvalidToken {
     /// A role is not for tokens.
     #[error("roles contains {0:?}, which only requests with a pre-signed URL have")]
     SignedUrl(String),
+    /// No rule of the policy names a role.
+    #[error("roles contains {role:?}, which no rule of the policy names{}", hint(.nearest.as_deref()))]
+    UnknownRole {
+        /// The role.
+        role: String,
+        /// The most similar role that a rule names, if one is similar enough.
+        nearest: Option<String>,
+    },
     /// The time to live is outside its limits.
     #[error("ttl is {0}; it must be between 1 and {TTL_S_MAX} seconds")]
     Ttl(i64),
@@ -86,6 +94,10 @@ impl TokenDraft {
         };
         Ok((token, new))
     }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!("; did you mean {nearest:?}?")).unwrap_or_default()
 }
 
 fn is_role(text: &str) -> bool {

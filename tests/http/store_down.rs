@@ -92,7 +92,7 @@ fn requests(api: &Project) -> Vec<(RequestBuilder, &'static str)> {
         (redeliver, "Redelivery could not be started."),
         (at(Method::DELETE, "/tasks/x"), "Task could not be stopped or removed."),
         (as_admin(api.get("/v2/tokens")), "Tokens could not be listed."),
-        (as_admin(api.post("/v2/tokens", &json!({"name": "n", "roles": ["r"]}))), "Token could not be created."),
+        (as_admin(api.post("/v2/tokens", &json!({"name": "n", "roles": ["worker"]}))), "Token could not be created."),
         (as_admin(api.get(&token)), "Token could not be retrieved."),
         (as_admin(api.delete(&token)), "Token could not be deleted."),
         (as_admin(api.delete("/v2/tokens/x")), "Token could not be deleted."),

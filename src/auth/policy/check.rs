@@ -47,6 +47,16 @@ impl fmt::Display for Check {
 }
 
 impl Check {
+    /// Adds the roles that the condition names.
+    pub(super) fn add_roles(&self, roles: &mut Vec<Box<str>>) {
+        match self {
+            Self::Role(role) if !roles.contains(role) => roles.push(role.clone()),
+            Self::Not(check) => check.add_roles(roles),
+            Self::All(checks) | Self::Any(checks) => checks.iter().for_each(|check| check.add_roles(roles)),
+            Self::Role(_) | Self::Everybody | Self::Nobody | Self::Project(_) => {}
+        }
+    }
+
     /// Returns whether the client meets the condition.
     pub(super) fn allows(&self, client: &Client) -> bool {
         match self {

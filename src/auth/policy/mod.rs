@@ -15,23 +15,33 @@ pub use self::rule::{Preset, Rule};
 use self::check::Check;
 use super::Client;
 
+/// Maximum number of wrong, missing or extra characters in a role for which another one is suggested.
+const TYPOS_MAX: usize = 2;
+
 /// Decides about the operations that clients ask for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The check of each rule, in the order of [`Rule::ALL`].
     checks: Vec<Check>,
+    /// The roles that a rule or the preset `roles` names.
+    roles: Vec<Box<str>>,
 }
 
 impl Policy {
     /// Creates the policy that consists of a preset with these overrides.
     #[must_use]
     pub fn new(preset: Preset, overrides: Overrides) -> Self {
-        let parse = |rule: &Rule| parser::parse(rule.preset(preset)).expect("the presets are valid");
-        let mut checks: Vec<Check> = Rule::ALL.iter().map(parse).collect();
+        let parse = |preset| {
+            Rule::ALL.iter().map(move |rule| parser::parse(rule.preset(preset)).expect("the presets are valid"))
+        };
+        let mut checks: Vec<Check> = parse(preset).collect();
         for (rule, check) in overrides.into_checks() {
             checks[rule as usize] = check;
         }
-        Self { checks }
+        let mut roles = Vec::new();
+        parse(Preset::Roles).for_each(|check| check.add_roles(&mut roles));
+        checks.iter().for_each(|check| check.add_roles(&mut roles));
+        Self { checks, roles }
     }
 
     /// Returns what the rule requires of a client, as a rule of the policy.
@@ -44,6 +54,21 @@ impl Policy {
     #[must_use]
     pub fn allows(&self, client: &Client, rule: Rule) -> bool {
         self.checks[rule as usize].allows(client)
+    }
+
+    /// Returns whether a rule or the preset `roles` names this role. Any other one has no effect. Upper and
+    /// lower case are equal.
+    #[must_use]
+    pub fn names(&self, role: &str) -> bool {
+        self.roles.iter().any(|known| known.eq_ignore_ascii_case(role))
+    }
+
+    /// Returns the role with the most similar name, if one is similar enough.
+    #[must_use]
+    pub fn nearest_role(&self, role: &str) -> Option<&str> {
+        let distance = |known: &Box<str>| strsim::osa_distance(&role.to_ascii_lowercase(), &known.to_ascii_lowercase());
+        let (typos, nearest) = self.roles.iter().map(|known| (distance(known), known)).min()?;
+        (typos <= TYPOS_MAX).then_some(nearest)
     }
 }
 
@@ -74,6 +99,21 @@ mod tests {
         assert!(!policy.allows(&client(&["manager", "admin"]), Rule::QueuesDelete));
         assert!(policy.allows(&client(&["manager"]), Rule::QueuesUpdate));
         assert!(!policy.allows(&client(&["creator"]), Rule::QueuesUpdate));
+    }
+
+    #[test]
+    fn the_roles_of_the_preset_and_of_the_rules_are_known() {
+        let policy =
+            Policy::new(Preset::Zaqar, Overrides::parse(&["queues:create = not (role:Creator or @)"]).unwrap());
+
+        for role in ["reader", "producer", "Worker", "manager", "admin", "creator"] {
+            assert!(policy.names(role), "{role}");
+        }
+        for (role, nearest) in [("wroker", Some("worker")), ("creater", Some("Creator")), ("billing", None), ("", None)]
+        {
+            assert!(!policy.names(role), "{role}");
+            assert_eq!(policy.nearest_role(role), nearest, "{role}");
+        }
     }
 
     #[test]
