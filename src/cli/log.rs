@@ -20,7 +20,8 @@ const QUIET: &str = "h2=warn,rustls=warn";
 pub(super) fn start(log: &Log) -> Result<(), String> {
     let filter =
         EnvFilter::try_new(format!("{QUIET},{}", log.filter)).map_err(|error| format!("log.filter: {error}"))?;
-    let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let has_colors = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let writer = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colors).with_writer(io::stderr);
     let is_text = match log.format {
         LogFormat::Auto => io::stderr().is_terminal(),
         LogFormat::Text => true,

@@ -425,6 +425,21 @@ fn a_service_with_tls_must_have_a_trusted_certificate() {
     server.wait().unwrap();
 }
 
+#[test]
+fn the_log_has_colors_on_a_terminal_only() {
+    // The port is in use, so the service ends after its warnings.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let words = format!("serve --store memory: --bind {}", taken.local_addr().unwrap());
+    let environment = [("SUKKAL_LOG__FORMAT", "text"), ("SUKKAL_STROE", "x")];
+
+    let piped = command("", &words).envs(environment).output().unwrap();
+    let log = text(&piped.stderr);
+    let (_, screen) = run_on_terminal("", &words, "", &environment);
+
+    assert!(log.contains(" WARN ") && !log.contains('\u{1b}'), "{log:?}");
+    assert!(screen.contains("WARN") && screen.contains('\u{1b}'), "{screen:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redrive_shows_its_progress_on_a_terminal_only() {
     let sukkal = Sukkal::start("memory:");
