@@ -27,6 +27,10 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 const REQUEST: &[u8] = b"GET /readyz HTTP/1.0\r\n\r\n";
 const RESPONSE_BYTES_MAX: u64 = 64 << 10;
 
+const SEE_LOG: &str = "the log of the service says more";
+const SAME_OPTIONS: &str =
+    "start the service, or give this command the options, variables and file with which it was started";
+
 pub(super) fn run(options: &serve::Options) -> ExitCode {
     let (bind, scheme) = match options.load() {
         Ok(config) => {
@@ -42,8 +46,15 @@ pub(super) fn run(options: &serve::Options) -> ExitCode {
     let url = format!("{}://{address}/readyz", if scheme == Scheme::Https { "https" } else { "http" });
     match get_readiness(address, scheme) {
         Ok(response) if response.status == "204" => ExitCode::SUCCESS,
-        Ok(response) => fail(1, &format!("{url} answers {response}")),
-        Err(error) => fail(1, &format!("{url} does not answer: {error}")),
+        Ok(response) => {
+            let advice = if response.status == "503" { SEE_LOG } else { SAME_OPTIONS };
+            fail(1, &format!("{url} answers {response}; {advice}"))
+        }
+        Err(error) => {
+            let is_slow = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+            let advice = if is_slow { SEE_LOG } else { SAME_OPTIONS };
+            fail(1, &format!("{url} does not answer: {error}; {advice}"))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod json_client;
 
 use std::error::Error;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
@@ -21,6 +22,22 @@ pub fn trusted_certificates() -> io::Result<RootCertStore> {
     if roots.is_empty() {
         let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         return Err(io::Error::other(format!("this system has no trusted certificates{reason}")));
+    }
+    Ok(roots)
+}
+
+/// Returns the certificates in a file, in PEM format.
+///
+/// # Errors
+///
+/// Why there are none.
+pub fn certificates_in(file: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_certs_from_paths(Some(file), None);
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+        return Err(io::Error::other(format!("{} has no certificates{reason}", file.display())));
     }
     Ok(roots)
 }

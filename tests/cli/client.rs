@@ -420,7 +420,7 @@ fn a_service_with_tls_must_have_a_trusted_certificate() {
 
     assert!(trusted.status.success(), "{trusted:?}");
     assert_eq!(untrusted.status.code(), Some(5), "{untrusted:?}");
-    assert!(text(&untrusted.stderr).contains("invalid peer certificate"), "{untrusted:?}");
+    assert!(text(&untrusted.stderr).contains("is not trusted, because its issuer is unknown"), "{untrusted:?}");
     server.kill().unwrap();
     server.wait().unwrap();
 }

@@ -5,5 +5,6 @@ mod client;
 mod misbehavior;
 mod ready;
 mod stand_in;
+mod tls;
 mod transcript;
 mod transcripts;

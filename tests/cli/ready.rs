@@ -41,6 +41,7 @@ fn a_service_without_its_store_is_not_ready() {
 
     assert_eq!(code, Some(1));
     assert!(reason.starts_with("sukkal: http://127.0.0.1:") && reason.contains("answers 503: "), "{reason}");
+    assert!(reason.ends_with("; the log of the service says more\n"), "{reason}");
 }
 
 #[test]
@@ -51,6 +52,7 @@ fn a_stopped_service_is_not_ready() {
 
     assert_eq!(code, Some(1));
     assert!(reason.contains("does not answer: Connection refused"), "{reason}");
+    assert!(reason.contains("; start the service, or give this command the options"), "{reason}");
 }
 
 #[test]

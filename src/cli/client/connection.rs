@@ -2,6 +2,7 @@
 //! needed, and again when it was closed.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::error::Error;
+use super::tls_failure::explain;
 use crate::outbound;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,13 +51,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Prepares a connection to the host of a URL, which is opened by the first request.
-    pub(super) fn new(url: &Uri) -> Result<Self, Error> {
+    /// Prepares a connection to the host of a URL, which is opened by the first request. With `cacert`, only
+    /// the certificates in this file are trusted.
+    pub(super) fn new(url: &Uri, cacert: Option<&Path>) -> Result<Self, Error> {
         let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let is_tls = url.scheme_str() == Some("https");
         let tls = if is_tls {
             let name = ServerName::try_from(host.clone());
-            Some((tls()?, name.map_err(|_| Error::Usage(format!("{host} is not the name of a host")))?))
+            Some((tls(cacert)?, name.map_err(|_| Error::Usage(format!("{host} is not the name of a host")))?))
         } else {
             None
         };
@@ -103,7 +106,10 @@ impl Connection {
         stream.set_nodelay(true).map_err(refused)?;
         match &self.tls {
             None => handshake(stream).await,
-            Some((tls, name)) => handshake(tls.connect(name.clone(), stream).await.map_err(refused)?).await,
+            Some((tls, name)) => {
+                let explained = |error| Failure::Connect(explain(&error, &self.host));
+                handshake(tls.connect(name.clone(), stream).await.map_err(explained)?).await
+            }
         }
     }
 }
@@ -119,8 +125,11 @@ where
     Ok(sender)
 }
 
-fn tls() -> Result<TlsConnector, Error> {
-    let trusted = outbound::trusted_certificates().map_err(|error| Error::Failed(error.to_string()))?;
+fn tls(cacert: Option<&Path>) -> Result<TlsConnector, Error> {
+    let trusted = match cacert {
+        Some(file) => outbound::certificates_in(file).map_err(|error| Error::Usage(error.to_string()))?,
+        None => outbound::trusted_certificates().map_err(|error| Error::Failed(error.to_string()))?,
+    };
     Ok(TlsConnector::from(Arc::new(outbound::tls_config(trusted))))
 }
 

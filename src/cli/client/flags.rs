@@ -43,6 +43,10 @@ pub(in crate::cli) struct Flags {
     /// token. The variable SUKKAL_CREDENTIALS may contain such lines instead of a file.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) credentials_file: Option<PathBuf>,
+    /// File with the certificates to trust for https, in PEM format [env: SUKKAL_CACERT] [default:
+    /// those that the system trusts]
+    #[arg(long, global = true, value_name = "FILE")]
+    cacert: Option<PathBuf>,
     /// Context with the URL, project and credentials; see `sukkal context` [env: SUKKAL_CONTEXT]
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) context: Option<String>,
@@ -61,6 +65,8 @@ pub(super) struct Settings {
     pub(super) project: String,
     pub(super) client_id: String,
     pub(super) credentials: Credentials,
+    /// File with the certificates that are trusted instead of those of the system.
+    pub(super) cacert: Option<PathBuf>,
     /// How long a request is repeated while the service is unavailable.
     pub(super) retry: Duration,
 }
@@ -113,6 +119,7 @@ impl Flags {
             project: merged.project.unwrap_or_else(|| DEFAULT_PROJECT.to_owned()),
             client_id: merged.client_id.unwrap_or_else(|| default_client_id(environment)),
             credentials: merged.credentials.unwrap_or_default(),
+            cacert: self.cacert.clone().or_else(|| environment.os("SUKKAL_CACERT").map(PathBuf::from)),
             retry: self.retry_limit(environment)?,
         })
     }

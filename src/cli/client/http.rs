@@ -62,7 +62,7 @@ impl Service {
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("sukkal/", env!("CARGO_PKG_VERSION"))));
         headers.extend(settings.credentials.headers().clone());
         Ok(Self {
-            connection: Connection::new(&url)?,
+            connection: Connection::new(&url, settings.cacert.as_deref())?,
             url: text.to_owned(),
             prefix: url.path().trim_end_matches('/').to_owned(),
             headers,

@@ -33,6 +33,7 @@ mod response;
 mod subscription;
 mod table;
 mod tail;
+mod tls_failure;
 mod token;
 mod view;
 
