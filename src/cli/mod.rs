@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod client;
 mod compact;
+mod duration;
 mod exit;
 mod log;
 mod manual;

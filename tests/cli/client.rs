@@ -456,3 +456,18 @@ async fn a_redrive_shows_its_progress_on_a_terminal_only() {
     assert!(screen.contains("━") && screen.contains("moved 1 message"), "{screen:?}");
     assert_eq!((text(&piped.stdout), text(&piped.stderr)), ("moved 1 message\n".to_owned(), String::new()));
 }
+
+#[test]
+fn the_help_names_every_key_that_the_service_uses() {
+    let guide = std::fs::read_to_string(support::root().join("docs/compatibility.md")).unwrap();
+    let (_, table) = guide.split_once("## Queue metadata").expect("the guide lists the keys");
+    let rows = table.split("\n## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| `_"));
+    let keys: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    let help = text(&run("", "queue create --help").stdout);
+    let words: Vec<&str> = help.split(|c: char| c != '_' && !c.is_ascii_alphanumeric()).collect();
+
+    assert!(keys.len() > 10, "{keys:?}");
+    for key in keys {
+        assert!(words.contains(&&*format!("_{key}")), "_{key}: {help}");
+    }
+}

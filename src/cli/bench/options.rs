@@ -10,6 +10,7 @@ use clap::builder::RangedU64ValueParser;
 
 use super::stats::Kind;
 use super::target::Target;
+use crate::cli::duration::duration;
 
 /// Number of producers if no connections of any kind are requested.
 const PRODUCERS: usize = 64;
@@ -43,10 +44,10 @@ pub(in crate::cli) struct Options {
     #[arg(long, value_name = "N", default_value_t = 0)]
     claim: usize,
     /// Duration of the measurement
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    #[arg(long, value_name = "DURATION", default_value = "10", value_parser = duration)]
     pub(super) duration: Duration,
     /// Duration of the warm-up before the measurement
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "DURATION", default_value = "2", value_parser = duration)]
     pub(super) warmup: Duration,
     /// Open loop: requests per second of each kind, over all its connections (deletes follow
     /// claims)
@@ -114,11 +115,6 @@ impl Options {
 
 fn at_least_one() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..)
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "it must be a number of seconds, for example 10".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -12,6 +12,7 @@ use super::pages::Pages;
 use super::response::Response;
 use super::table::{Align, Table};
 use super::view::Messages;
+use crate::cli::duration::seconds;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
@@ -19,6 +20,7 @@ pub(in crate::cli) enum Command {
     ///
     /// Until the claim expires or is released, nobody else gets its messages. Delete each message
     /// when its work is done: `sukkal message rm QUEUE ID --claim CLAIM`.
+    #[command(alias = "create")]
     Take {
         #[arg(value_parser = segment)]
         queue: String,
@@ -26,12 +28,13 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
         /// How long to wait for a message if none is available
-        #[arg(long, value_name = "SECONDS")]
+        #[arg(long, value_name = "DURATION", value_parser = seconds)]
         wait: Option<u64>,
         #[command(flatten)]
         term: Term,
     },
     /// Lists the live claims of a queue
+    #[command(alias = "list")]
     Ls {
         #[arg(value_parser = segment)]
         queue: String,
@@ -60,11 +63,11 @@ pub(in crate::cli) enum Command {
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Term {
     /// How long the claim lasts [default: as the service is configured, usually 300]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// How long messages outlive the claim if they would expire before it [default: as the service
     /// is configured, usually 60]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     grace: Option<u64>,
 }
 

@@ -12,6 +12,7 @@ use super::contexts::{Context, Contexts};
 use super::credentials::{BearerToken, Credentials};
 use super::environment::Environment;
 use super::error::Error;
+use crate::cli::duration::duration;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8888";
 const DEFAULT_PROJECT: &str = "demo";
@@ -55,7 +56,7 @@ pub(in crate::cli) struct Flags {
     json: bool,
     /// How long to repeat requests while the service is unavailable [env: SUKKAL_RETRY]
     /// [default: 10]
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
     retry: Option<Duration>,
 }
 
@@ -134,7 +135,7 @@ impl Flags {
     fn retry_limit(&self, environment: &Environment) -> Result<Duration, Error> {
         let variable = environment.text("SUKKAL_RETRY")?;
         let from_variable =
-            || variable.map(|text| seconds(&text).map_err(|error| Error::Usage(format!("SUKKAL_RETRY: {error}"))));
+            || variable.map(|text| duration(&text).map_err(|error| Error::Usage(format!("SUKKAL_RETRY: {error}"))));
         self.retry.map(Ok).or_else(from_variable).unwrap_or(Ok(DEFAULT_RETRY))
     }
 }
@@ -190,9 +191,4 @@ fn default_client_id(environment: &Environment) -> String {
     let machine = rustix::system::uname();
     let name = [user.as_encoded_bytes(), b"@", machine.nodename().to_bytes()].concat();
     Builder::from_custom_bytes(xxh3_128(&name).to_be_bytes()).into_uuid().to_string()
-}
-
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "it must be a number of seconds, for example 10".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }

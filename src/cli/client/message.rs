@@ -15,7 +15,9 @@ use super::view::{Messages, details, show};
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
+    #[command(alias = "send")]
     Post(post::Options),
+    #[command(alias = "list")]
     Ls(List),
     /// Shows messages by their ids
     Get {
@@ -33,6 +35,7 @@ pub(in crate::cli) enum Command {
         limit: u64,
     },
     /// Deletes messages by their ids
+    #[command(alias = "delete")]
     Rm {
         #[arg(value_parser = segment)]
         queue: String,

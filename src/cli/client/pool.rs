@@ -20,6 +20,7 @@ const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --uri, --uri-s
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
     /// Lists the pools
+    #[command(alias = "list")]
     Ls {
         /// Maximum number of pools
         #[arg(long, value_name = "N")]
@@ -64,6 +65,7 @@ pub(in crate::cli) enum Command {
     ///
     /// A pool that has queues gets no new ones, and keeps those that it has. The command then prints a
     /// warning.
+    #[command(alias = "delete")]
     Rm {
         #[arg(required = true, value_name = "POOL", value_parser = segment)]
         pools: Vec<String>,

@@ -14,8 +14,10 @@ use super::error::Error;
 use super::http::{Service, queue_path};
 use super::input::{Draft, Input};
 use super::output::{Output, counted};
+use crate::cli::duration::seconds;
 use crate::cli::exit::print_message;
 
+const DURABILITY: HeaderName = HeaderName::from_static("durability");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Posts messages: arguments, or each line of stdin
@@ -35,11 +37,15 @@ pub(in crate::cli) struct Options {
     #[arg(long)]
     json_bodies: bool,
     /// Time to live of the messages [default: that of the queue]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// Delay of the messages, for queues that delay messages [default: that of the queue]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     delay: Option<u64>,
+    /// What the messages must have reached before the post succeeds: fsync, or replicas=N [default: that
+    /// of the queue]
+    #[arg(long, value_name = "DURABILITY")]
+    durability: Option<HeaderValue>,
     /// Tenant of the messages, for fair queues
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
@@ -55,6 +61,7 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
         path: queue_path(&options.queue, "/messages"),
         item,
         rest: options.rest(),
+        durability: options.durability.clone(),
         service,
         output,
         posted: 0,
@@ -86,6 +93,7 @@ struct Poster<'a> {
     /// The name of an item of the input.
     item: &'static str,
     rest: String,
+    durability: Option<HeaderValue>,
     service: &'a Service,
     output: &'a mut Output,
     /// Number of messages posted.
@@ -130,6 +138,10 @@ impl Poster<'_> {
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let key = HeaderValue::try_from(Uuid::new_v4().to_string()).expect("a UUID is visible ASCII");
         let request = self.service.request(Method::POST, &self.path).body(body.into(), "application/json");
+        let request = match &self.durability {
+            Some(durability) => request.header(DURABILITY, durability.clone()),
+            None => request,
+        };
         let receipt = request.header(IDEMPOTENCY_KEY, key).repeatable().send().await?.json()?;
         self.posted += part.len() as u64;
         if self.output.is_json() {

@@ -14,6 +14,7 @@ pub(in crate::cli) enum Command {
     ///
     /// The service must run with `admin_mode`. The command sends the role `admin` in X-Roles. A proxy
     /// that authenticates callers replaces this header with the roles of the caller.
+    #[command(alias = "list")]
     Ls {
         /// Maximum number of projects
         #[arg(long, value_name = "N")]

@@ -19,11 +19,13 @@ const JSON_PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
     /// Lists the queues of the project, with the numbers of their messages
+    #[command(alias = "list")]
     Ls(List),
     /// Creates a queue
     ///
     /// If the queue exists, its metadata does not change. A post to a queue that does not exist
     /// creates it too.
+    #[command(alias = "add")]
     Create {
         #[arg(value_parser = segment)]
         queue: String,
@@ -64,6 +66,7 @@ pub(in crate::cli) enum Command {
     /// Deletes all messages of queues, including claimed ones
     Purge(Deletion),
     /// Deletes queues with all their messages
+    #[command(alias = "delete")]
     Rm(Deletion),
 }
 
@@ -83,8 +86,8 @@ pub(in crate::cli) struct Metadata {
     ///
     /// The service uses these keys: _default_message_ttl, _default_message_delay,
     /// _enable_message_delay, _max_claim_count, _dead_letter_queue,
-    /// _dead_letter_queue_messages_ttl, _enable_encrypt_messages, _max_messages_post_size, _shards
-    /// and _shards_per_tenant.
+    /// _dead_letter_queue_messages_ttl, _durability, _enable_encrypt_messages, _flavor,
+    /// _max_messages_post_size, _retry_policy, _shards and _shards_per_tenant.
     #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
     metadata: Vec<(String, Value)>,
 }

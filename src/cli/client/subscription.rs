@@ -11,10 +11,12 @@ use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, duration_of, inline, printable};
 use super::pages::Pages;
 use super::table::{Align, Cell, Color, Table};
+use crate::cli::duration::seconds;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
     /// Lists the subscriptions of a queue
+    #[command(alias = "list")]
     Ls {
         /// Name of the queue
         #[arg(value_parser = segment)]
@@ -41,6 +43,7 @@ pub(in crate::cli) enum Command {
     /// Delivers messages again
     Redeliver(Redelivery),
     /// Deletes subscriptions
+    #[command(alias = "delete")]
     Rm(Several),
 }
 
@@ -53,7 +56,7 @@ pub(in crate::cli) struct New {
     #[arg(value_name = "URL")]
     subscriber: String,
     /// How long the subscription lasts [default: as the service is configured, usually 3600]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// Deliver messages from this time on, such as 2026-11-22T12:00:00Z [default: only new messages]
     #[arg(long, value_name = "TIME")]

@@ -11,6 +11,7 @@ use super::http::{Service, encode};
 use super::output::{Output, inline};
 use super::pages::Pages;
 use super::table::{Align, Table};
+use crate::cli::duration::seconds;
 use crate::cli::new_token::new_token;
 
 const PATH: &str = "/v2/tokens";
@@ -26,6 +27,7 @@ pub(in crate::cli) enum Command {
     /// your own roles; as a manager, also reader, producer and worker.
     Create(New),
     /// Lists the tokens, without their secrets
+    #[command(alias = "list")]
     Ls {
         /// Maximum number of tokens
         #[arg(long, value_name = "N")]
@@ -37,6 +39,7 @@ pub(in crate::cli) enum Command {
         id: String,
     },
     /// Deletes tokens. All processes of the service refuse them within 5 seconds
+    #[command(alias = "delete")]
     Rm {
         #[arg(required = true, value_name = "ID", value_parser = id)]
         ids: Vec<String>,
@@ -53,7 +56,7 @@ pub(in crate::cli) struct New {
     #[arg(long = "role", required = true, value_name = "ROLE")]
     roles: Vec<String>,
     /// Time until the token expires [default: it does not expire]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// Create a token for all projects. Each request then names its project
     #[arg(long)]
