@@ -27,7 +27,7 @@ use crate::config;
 /// A REST messaging service that speaks the Zaqar v2 API, and its command line.
 ///
 /// Without a command, `sukkal` serves the API. The commands `queue`, `message`, `claim`, `dead`,
-/// `subscription`, `token`, `project`, `pool`, `flavor` and `ping` use the API of a service, by default
+/// `subscription`, `token`, `project`, `quota`, `pool`, `flavor` and `ping` use the API of a service, by default
 /// http://127.0.0.1:8888.
 #[derive(Debug, Parser)]
 #[command(version)]

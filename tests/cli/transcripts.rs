@@ -30,6 +30,11 @@ fn an_operator_lists_projects() {
 }
 
 #[test]
+fn an_operator_sets_quotas() {
+    check("tests/cli/transcripts/quotas.txt", &Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]));
+}
+
+#[test]
 fn an_operator_manages_pools_and_flavors_and_moves_queues() {
     let [first, second] = [RedisServer::start(), RedisServer::start()];
     let sukkal = Sukkal::start_with("memory:", &POOLING);

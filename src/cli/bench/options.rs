@@ -33,7 +33,10 @@ during the warm-up are not counted. The exit code is 1 if no request was answere
 pub(in crate::cli) struct Options {
     /// URL of the service, without /v2
     #[arg(default_value = "http://127.0.0.1:8888")]
-    pub(super) url: Target,
+    url: Target,
+    /// The same as an option
+    #[arg(long = "url", value_name = "URL", conflicts_with = "url")]
+    url_option: Option<Target>,
     /// Number of connections that post messages [default: 64 if --observe and --claim are 0]
     #[arg(long, value_name = "N")]
     produce: Option<usize>,
@@ -90,6 +93,11 @@ pub(in crate::cli) struct Options {
 }
 
 impl Options {
+    /// URL of the service.
+    pub(super) fn url(&self) -> &Target {
+        self.url_option.as_ref().unwrap_or(&self.url)
+    }
+
     /// The number of connections of each kind, for the kinds with at least one.
     pub(super) fn connections(&self) -> Vec<(Kind, usize)> {
         let others = self.observe + self.claim;

@@ -91,12 +91,12 @@ fn page(options: &Options, summary: &Summary) -> Markup {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "sukkal bench: " (options.url) }
+                title { "sukkal bench: " (options.url()) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 main {
-                    h1 { (options.url) }
+                    h1 { (options.url()) }
                     p { (table::conditions(options, summary)) }
                     div.card {
                         (overview(summary))

@@ -31,14 +31,14 @@ pub(super) struct Measured {
 
 /// Performs a run, which ends early when `stop` is canceled.
 pub(super) async fn run(options: &Options, stop: &CancellationToken) -> Result<Measured, Error> {
-    let client = Client::new(&options.url, &options.project);
+    let client = Client::new(options.url(), &options.project);
     let prefix =
         options.queue.clone().unwrap_or_else(|| format!("bench-{}", &Uuid::new_v4().simple().to_string()[..8]));
     let queues: Vec<String> = (0..options.queues()).map(|n| format!("{prefix}-{n}")).collect();
     let traffic = Arc::new(Traffic::new(options, &client, &queues)?);
     allow_connections(options.connections().iter().map(|(_, connections)| connections).sum())?;
-    let unreachable = |source| Error::Unreachable { url: options.url.to_string(), source };
-    let server = options.url.resolve().await.map_err(unreachable)?;
+    let unreachable = |source| Error::Unreachable { url: options.url().to_string(), source };
+    let server = options.url().resolve().await.map_err(unreachable)?;
     let progress = Progress::new();
     let setup = Setup::new(&server, &traffic);
 

@@ -84,7 +84,7 @@ impl Summary {
         let requests: u64 = kinds.iter().map(|kind| kind.requests + kind.errors.values().sum::<u64>()).sum();
         let microseconds = measured.processor_time.as_secs_f64() * 1e6;
         Self {
-            url: options.url.to_string(),
+            url: options.url().to_string(),
             seconds: rounded(measured.time.as_secs_f64()),
             kinds,
             client_cpu_us_per_request: (requests > 0).then(|| rounded(microseconds / float(requests))),

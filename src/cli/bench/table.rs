@@ -16,7 +16,7 @@ const GAP: usize = 2;
 /// Renders the table, with the conditions of the run above it and remarks below it.
 pub(super) fn render(options: &Options, summary: &Summary) -> String {
     let rows: Vec<[String; COLUMNS.len()]> = summary.kinds.iter().map(cells).collect();
-    let mut text = format!("{}\n{}\n\n", options.url, conditions(options, summary));
+    let mut text = format!("{}\n{}\n\n", options.url(), conditions(options, summary));
     let header = COLUMNS.map(str::to_owned);
     let all: Vec<_> = std::iter::once(&header).chain(&rows).collect();
     for row in &all {

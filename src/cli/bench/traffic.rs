@@ -179,7 +179,7 @@ mod tests {
 
     fn traffic(flags: &[&str]) -> Traffic {
         let options = Command::parse_from([&["bench", "http://h/base"], flags].concat()).options;
-        let client = Client::new(&options.url, &options.project);
+        let client = Client::new(options.url(), &options.project);
         Traffic::new(&options, &client, &["q".to_owned(), "r".to_owned()]).unwrap()
     }
 

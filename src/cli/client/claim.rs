@@ -1,4 +1,4 @@
-//! `sukkal claim`: claims messages, and lists, renews and releases claims.
+//! `sukkal claim`: claims messages, lists, renews and releases claims, and returns single messages.
 
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
@@ -51,6 +51,18 @@ pub(in crate::cli) enum Command {
         #[command(flatten)]
         term: Term,
     },
+    /// Makes single messages of a claim available again. The claim keeps the others
+    Return {
+        #[arg(value_parser = segment)]
+        queue: String,
+        #[arg(value_parser = segment)]
+        claim: String,
+        #[arg(required = true, value_name = "ID", value_parser = segment)]
+        ids: Vec<String>,
+        /// Time after which the messages are available [default: 0]
+        #[arg(long, value_name = "DURATION", value_parser = seconds)]
+        delay: Option<u64>,
+    },
     /// Makes the remaining messages of claims available again
     Release {
         #[arg(value_parser = segment)]
@@ -84,6 +96,7 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Take { queue, limit, wait, term } => take(queue, *limit, *wait, term, service, output).await,
         Command::Ls { queue, limit } => ls(queue, *limit, service, output).await,
         Command::Renew { queue, claim, term } => renew(queue, claim, term, service, output).await,
+        Command::Return { queue, claim, ids, delay } => give_back(queue, claim, ids, *delay, service, output).await,
         Command::Release { queue, claims } => release(queue, claims, service, output).await,
     }
 }
@@ -159,6 +172,29 @@ async fn renew(queue: &str, claim: &str, term: &Term, service: &Service, output:
     let request = service.request(Method::PATCH, &claim_path(queue, claim)).json(&term.document());
     let fence = fence(&request.repeatable().send().await?);
     output.done(&format!("renewed claim {claim}"), &json!({ "id": claim, "renewed": true, "fence": fence }))
+}
+
+async fn give_back(
+    queue: &str,
+    claim: &str,
+    ids: &[String],
+    delay: Option<u64>,
+    service: &Service,
+    output: &mut Output,
+) -> Result<(), Error> {
+    // The service ignores a message that is not under the claim.
+    let held = service.get(&claim_path(queue, claim)).await?["messages"].take();
+    let is_held = |id: &str| held.as_array().into_iter().flatten().any(|message| message["id"] == id);
+    for id in ids {
+        if !is_held(id) {
+            return Err(Error::NotFound(format!("message {id} is not under claim {claim}")));
+        }
+        let delay = query([("delay", delay.map(|delay| delay.to_string()))]);
+        let path = format!("{}/messages/{}{delay}", claim_path(queue, claim), encode(id));
+        service.request(Method::DELETE, &path).send().await?;
+        output.done(&format!("returned message {id}"), &json!({ "id": id, "returned": true }))?;
+    }
+    Ok(())
 }
 
 async fn release(queue: &str, claims: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -1,5 +1,5 @@
 //! Commands for the people who operate and use queues: `sukkal queue`, `message`, `claim`, `dead`,
-//! `subscription`, `token`, `project`, `pool`, `flavor`, `context` and `ping`.
+//! `subscription`, `token`, `project`, `quota`, `pool`, `flavor`, `context` and `ping`.
 //!
 //! They know the service by its HTTP API only, so they work with any Sukkal and, where its API
 //! allows, with Zaqar. There is one file per noun. `flags.rs` decides where requests go, `http.rs`
@@ -28,6 +28,7 @@ mod post;
 mod project;
 mod queue;
 mod queues;
+mod quota;
 mod redrive;
 mod response;
 mod subscription;
@@ -63,7 +64,7 @@ pub(super) enum Command {
     /// Posts, lists, follows and deletes messages
     #[command(after_help = EXIT_CODES)]
     Message(QueueNoun<message::Command>),
-    /// Claims messages, and lists, renews and releases claims
+    /// Claims messages, lists, renews and releases claims, and returns single messages
     #[command(after_help = EXIT_CODES)]
     Claim(Noun<claim::Command>),
     /// Lists dead letters, and moves them back to their queues
@@ -78,6 +79,9 @@ pub(super) enum Command {
     /// Lists projects. Needs the role admin
     #[command(after_help = EXIT_CODES)]
     Project(Noun<project::Command>),
+    /// Shows the usage of a project, and sets and removes its limits
+    #[command(after_help = EXIT_CODES)]
+    Quota(Noun<quota::Command>),
     /// Lists, creates, changes and deletes pools, the stores that keep queues. Needs the role admin
     #[command(after_help = EXIT_CODES)]
     Pool(Noun<pool::Command>),
@@ -146,6 +150,7 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
         Command::Token(Noun { command: token::Command::Generate, .. }) => token::generate(&mut output),
         Command::Token(noun) => token::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
+        Command::Quota(noun) => quota::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Pool(noun) => pool::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Flavor(noun) => flavor::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
         Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
@@ -165,6 +170,7 @@ impl Command {
             Self::Subscription(noun) => &noun.flags,
             Self::Token(noun) => &noun.flags,
             Self::Project(noun) => &noun.flags,
+            Self::Quota(noun) => &noun.flags,
             Self::Pool(noun) => &noun.flags,
             Self::Flavor(noun) => &noun.flags,
             Self::Context(noun) => &noun.flags,

@@ -13,6 +13,8 @@ use super::pages::Pages;
 use super::table::{Align, Cell, Color, Table};
 use crate::cli::duration::seconds;
 
+const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --subscriber, --ttl, --secret or KEY=VALUE";
+
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
     /// Lists the subscriptions of a queue
@@ -36,6 +38,8 @@ pub(in crate::cli) enum Command {
     Show(One),
     /// Lists the last attempts to notify the subscriber, the newest first
     Attempts(One),
+    /// Changes a subscription. Options replace all earlier ones
+    Set(Change),
     /// Stops notifications until the subscription is resumed
     Pause(Several),
     /// Continues notifications of subscriptions that are paused, disabled or held
@@ -81,6 +85,24 @@ pub(in crate::cli) struct One {
 }
 
 #[derive(Args, Debug)]
+pub(in crate::cli) struct Change {
+    #[command(flatten)]
+    one: One,
+    /// URL that receives the messages from now on
+    #[arg(long, value_name = "URL")]
+    subscriber: Option<String>,
+    /// How long the subscription lasts from now on
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    ttl: Option<u64>,
+    /// Key that signs the notifications. The former one signs them too for 24 hours
+    #[arg(long, value_name = "KEY")]
+    secret: Option<String>,
+    /// Options, such as `ordered=true`. A value that is not JSON is a string
+    #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
+    options: Vec<(String, Value)>,
+}
+
+#[derive(Args, Debug)]
 pub(in crate::cli) struct Several {
     /// Name of the queue
     #[arg(value_parser = segment)]
@@ -108,6 +130,7 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Create(new) => create(new, service, output).await,
         Command::Show(one) => show(one, service, output).await,
         Command::Attempts(one) => attempts(one, service, output).await,
+        Command::Set(new) => set(new, service, output).await,
         Command::Pause(several) => change(several, "pause", "paused", service, output).await,
         Command::Resume(several) => change(several, "resume", "resumed", service, output).await,
         Command::Redeliver(redelivery) => redeliver(redelivery, service, output).await,
@@ -146,16 +169,13 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
 }
 
 async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let options: Map<String, Value> = new.options.iter().cloned().collect();
-    let fields = [
+    let document = document([
         ("subscriber", Some(json!(new.subscriber))),
         ("ttl", new.ttl.map(Value::from)),
         ("since", new.since.as_ref().map(|since| json!(since))),
         ("secret", new.secret.as_ref().map(|secret| json!(secret))),
-        ("options", Some(options).filter(|options| !options.is_empty()).map(Value::from)),
-    ];
-    let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let document = Value::Object(given.collect());
+        ("options", options(&new.options)),
+    ]);
     let request = service.request(Method::POST, &queue_path(&new.queue, "/subscriptions"));
     let created = request.json(&document).send().await?.json()?;
     if output.is_json() {
@@ -178,6 +198,30 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
         }
     }
     Ok(())
+}
+
+async fn set(new: &Change, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let document = document([
+        ("subscriber", new.subscriber.as_ref().map(|subscriber| json!(subscriber))),
+        ("ttl", new.ttl.map(Value::from)),
+        ("secret", new.secret.as_ref().map(|secret| json!(secret))),
+        ("options", options(&new.options)),
+    ]);
+    if document.as_object().is_none_or(Map::is_empty) {
+        return Err(Error::Usage(NOTHING_TO_CHANGE.to_owned()));
+    }
+    service.request(Method::PATCH, &new.one.path("")).json(&document).repeatable().send().await?;
+    let id = &new.one.subscription;
+    output.done(&format!("changed subscription {id}"), &json!({ "id": id, "changed": true }))
+}
+
+/// Returns the document with the fields that are given.
+fn document<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+fn options(given: &[(String, Value)]) -> Option<Value> {
+    (!given.is_empty()).then(|| Value::Object(given.iter().cloned().collect()))
 }
 
 async fn show(one: &One, service: &Service, output: &mut Output) -> Result<(), Error> {
