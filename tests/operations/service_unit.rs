@@ -9,6 +9,27 @@ const UNIT: &str = "ops/sukkal.service";
 const EXPOSURE_MAX: &str = "15";
 
 #[test]
+fn systemd_accepts_the_credentials_and_they_are_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("sukkal.service");
+    let text = read(UNIT).replace("\n#LoadCredential=", "\nLoadCredential=").replace("\n#Environment=", "\nEnvironment=");
+    let binary = support::sukkal::binary().to_str().unwrap();
+    fs::write(&unit, text.replace("/usr/local/bin/sukkal", binary)).unwrap();
+
+    assert_eq!(succeed("systemd-analyze", &["verify", unit.to_str().unwrap()]).trim(), "");
+    let values = text.lines().filter_map(|line| line.strip_prefix("Environment=")?.split_once("=%d/"));
+    let values: Vec<(&str, &str)> = values.collect();
+    assert_eq!(values.len(), 4, "{values:?}");
+    for (variable, file) in values {
+        assert!(text.contains(&format!("\nLoadCredential={file}:/etc/sukkal/")), "{file}");
+        let option = variable.strip_prefix("SUKKAL_").unwrap().to_lowercase();
+        let (section, name) = option.split_once("__").unwrap();
+        let options: toml::Table = read("config/default.toml").parse().unwrap();
+        assert!(options[section].get(name).is_some(), "{variable}");
+    }
+}
+
+#[test]
 fn systemd_accepts_the_unit_and_rates_it_as_hardened() {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("sukkal.service");
