@@ -26,6 +26,7 @@ async fn messages_are_posted_with_options_copied_exactly_and_deleted(store: Stor
 
     console.click("Post a message").await;
     console.fill("Body", r#"{"order": {"id": 9007199254740993}}"#).await;
+    console.shows("Then the message expires").await;
     console.fill("Time to live, in seconds", "600").await;
     console.fill("Delay, in seconds", "300").await;
     console.fill("Tenant", "acme").await;

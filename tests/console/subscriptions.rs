@@ -65,6 +65,7 @@ async fn an_operator_subscribes_watches_pauses_redelivers_and_deletes(store: Sto
 async fn subscribe_and_see_the_secret_once(console: &Console, api: &Api, subscriber: &str) {
     console.click("Subscribe").await;
     console.fill("Subscriber", subscriber).await;
+    console.shows("Then the subscription is deleted").await;
     console.fill("Time to live, in seconds", "7200").await;
     console.click("Subscribe").await;
     console.shows("It is never shown again.").await;

@@ -36,7 +36,7 @@ pub(in crate::cli) struct Options {
     /// Each body is a JSON value
     #[arg(long)]
     json_bodies: bool,
-    /// Time to live of the messages [default: that of the queue]
+    /// Time to live of the messages, after which they expire [default: that of the queue, usually 3600]
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// Delay of the messages, for queues that delay messages [default: that of the queue]

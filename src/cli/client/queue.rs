@@ -25,6 +25,10 @@ pub(in crate::cli) enum Command {
     ///
     /// If the queue exists, its metadata does not change. A post to a queue that does not exist
     /// creates it too.
+    ///
+    /// Messages without a time to live expire after _default_message_ttl seconds, by default one hour,
+    /// even if nobody has read them. Dead letters expire after _dead_letter_queue_messages_ttl seconds;
+    /// without it, they keep only the rest of their time to live.
     #[command(alias = "add")]
     Create {
         #[arg(value_parser = segment)]

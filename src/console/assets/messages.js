@@ -73,7 +73,7 @@ export async function messages(page, queue) {
 function empty(page, queue, isTailing, marker) {
   if (isTailing) return h('p', { class: 'faint' }, 'New messages appear here.');
   if (marker) return h('p', {}, 'This is the end of the list.');
-  const request = { method: 'POST', path: `${queue.path}/messages`, body: { messages: [{ body: { hello: 'world' } }] } };
+  const request = { method: 'POST', path: `${queue.path}/messages`, body: { messages: [{ ttl: 86400, body: { hello: 'world' } }] } };
   return h('div', { class: 'card' }, page.empty('There are no messages. Post one, or use the button above:', request));
 }
 
@@ -169,6 +169,7 @@ function post(page, queue, posted) {
     const isOff = (input, ...keys) => { if (!keys.some(key => metadata[key])) Object.assign(input, { disabled: true, placeholder: 'not in this queue' }); };
     isOff(delay, '_enable_message_delay', '_default_message_delay');
     isOff(tenant, '_shards');
+    ttl.placeholder = duration(metadata._default_message_ttl);
   }, () => {});
   // A repeated request posts nothing twice, unless the message has changed.
   let sent = {};
@@ -178,7 +179,7 @@ function post(page, queue, posted) {
     return sent;
   };
   const close = dialog(`Post to ${queue.name}`, field('Body', body), state,
-    h('div', { class: 'columns' }, field('Time to live, in seconds', ttl), field('Delay, in seconds', delay, 'Only with _enable_message_delay or _default_message_delay.'), field('Tenant', tenant, 'Only in fair queues.')),
+    h('div', { class: 'columns' }, field('Time to live, in seconds', ttl, 'Then the message expires, even if nobody has read it.'), field('Delay, in seconds', delay, 'Only with _enable_message_delay or _default_message_delay.'), field('Tenant', tenant, 'Only in fair queues.')),
     h('div', { class: 'bar' }, page.action('Post', once, { copied: request, kind: 'primary', done: () => { drafts.delete(draft); close(); posted(); } })));
   check();
   body.focus();

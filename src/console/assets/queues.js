@@ -101,6 +101,6 @@ function empty(page, plural, prefix, marker) {
 
 /** Says that there are no queues yet, and how to post the first message. */
 export function firstMessage(page, plural, text) {
-  const request = { method: 'POST', path: `v2/${plural}/hello/messages`, body: { messages: [{ body: 'Hello, world!' }] } };
-  return [page.empty(text, request), h('p', {}, 'Or ', h('a', { href: `#/${plural}/hello/messages?post=sample` }, 'post a sample from here'), '.')];
+  const request = { method: 'POST', path: `v2/${plural}/hello/messages`, body: { messages: [{ ttl: 86400, body: 'Hello, world!' }] } };
+  return [page.empty(text, request), h('p', { class: 'faint' }, 'A message without a ttl expires after one hour, unless the service or the queue has another default.'), h('p', {}, 'Or ', h('a', { href: `#/${plural}/hello/messages?post=sample` }, 'post a sample from here'), '.')];
 }

@@ -6,11 +6,11 @@ import { parse, write } from './json.js';
 
 const PATCH = 'application/openstack-messaging-v2.0-json-patch';
 const EXPLAINED = {
-  _default_message_ttl: 'Time to live of messages that have none, in seconds.',
+  _default_message_ttl: 'Time to live of messages that have none, in seconds. Then they expire, even if nobody has read them.',
   _default_message_delay: 'Delay of messages that have none, in seconds.',
   _max_messages_post_size: 'Maximum size of a post, in bytes.',
   _dead_letter_queue: 'The queue that receives messages that were claimed too often.',
-  _dead_letter_queue_messages_ttl: 'Time to live of dead letters, in seconds.',
+  _dead_letter_queue_messages_ttl: 'Time to live of dead letters, in seconds. Without it, they keep only the rest of theirs.',
   _max_claim_count: 'Number of claims after which a message becomes a dead letter. Needs _dead_letter_queue.',
   _enable_encrypt_messages: 'Whether bodies are stored encrypted.',
   _enable_message_delay: 'Whether messages may have a delay. Their time to live starts when it ends.',

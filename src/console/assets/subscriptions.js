@@ -8,7 +8,7 @@ import { markerOf } from './sample.js';
 const REFRESH_MS = 4000;
 /** Number of pages of the subscriptions of a queue that are looked at in the background. */
 const CHECKED_PAGES = 5;
-const exampleFor = queue => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: 'https://hooks.example.com/orders', ttl: 3600, options: {} } });
+const exampleFor = queue => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: 'https://hooks.example.com/orders', ttl: 86400, options: {} } });
 
 /** Shows subscriptions with their deliveries. */
 export async function subscriptions(page, queue) {
@@ -90,13 +90,13 @@ function redeliver(page, at, done) {
 /** The response is the only one that has the secret of the signatures. */
 function subscribe(page, queue, done) {
   const subscriber = h('input', { type: 'text', inputmode: 'url', spellcheck: 'false', autocomplete: 'off' });
-  const ttl = h('input', { type: 'number', min: 60, value: 3600 });
+  const ttl = h('input', { type: 'number', min: 60, value: 86400 });
   const request = () => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: subscriber.value, ttl: Number(ttl.value), options: {} } });
   const created = ({ body }) => {
     close();
     done();
     if (body.secret) dialog('The secret of the subscription', h('p', {}, 'The subscriber verifies signatures with it. It is never shown again.'), h('pre', { class: 'command' }, body.secret));
   };
-  const close = dialog('Subscribe', field('Subscriber', subscriber, 'An http or https URL, or an address such as mailto:ann@example.com if the service sends mail.'), field('Time to live, in seconds', ttl),
+  const close = dialog('Subscribe', field('Subscriber', subscriber, 'An http or https URL, or an address such as mailto:ann@example.com if the service sends mail.'), field('Time to live, in seconds', ttl, 'Then the subscription is deleted.'),
     h('div', { class: 'bar' }, page.action('Subscribe', request, { kind: 'primary', done: created })));
 }
