@@ -13,7 +13,7 @@ use super::access::Resource;
 use super::monitor::Monitor;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Holding, QueueId};
+use crate::domain::{QueueId, Summary};
 use crate::metrics::scrape::{Figures, QueueFigures};
 
 /// How long a reader of the metrics waits for a ping of the store.
@@ -80,13 +80,13 @@ impl Broker {
 
     /// Reads the figures of one queue.
     async fn read_figures(&self, queue: &QueueId) -> Result<QueueFigures, Error> {
-        let messages = self.messages_in(queue).await?;
+        let Summary { messages, totals, .. } = self.summary_of(queue).await?;
         let store = self.store.authorize(&Caller::System, Action::GetQueue, queue)?.admit().await?;
         let dead_letters = store.get_queue(queue).await?.and_then(|found| found.metadata.dead_letters());
         let dead_letters = match dead_letters {
             Some(settings) if settings.queue == *queue.name() => messages.total(),
             Some(settings) => match QueueId::new(queue.project().clone(), settings.queue) {
-                Ok(target) => self.messages_in(&target).await?.total(),
+                Ok(target) => self.summary_of(&target).await?.messages.total(),
                 Err(_too_long) => 0,
             },
             None => 0,
@@ -97,13 +97,14 @@ impl Broker {
             claimed: messages.claimed,
             oldest_age_s: messages.oldest_age_s.unwrap_or(0),
             dead_letters,
+            expired: totals.expired,
         })
     }
 
     /// Counts the messages of a queue, as lists of queues do that have `with_stats`.
-    async fn messages_in(&self, queue: &QueueId) -> Result<Holding, Error> {
+    async fn summary_of(&self, queue: &QueueId) -> Result<Summary, Error> {
         let store = self.store.authorize(&Caller::System, Action::GetStats, queue)?.admit().await?;
         let summary = store.summarize_queues(slice::from_ref(queue)).await?.pop();
-        Ok(summary.expect("the first queue is always included").messages)
+        Ok(summary.expect("the first queue is always included"))
     }
 }

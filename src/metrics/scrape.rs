@@ -48,6 +48,8 @@ pub struct QueueFigures {
     pub oldest_age_s: u64,
     /// Number of messages in the dead-letter queue of the queue; 0 if it has none.
     pub dead_letters: u64,
+    /// Number of messages that have expired since the queue was created.
+    pub expired: u64,
 }
 
 /// The figures, as the library reads them.
@@ -60,7 +62,7 @@ struct Scrape {
 /// A metric of a queue: its name, its description and its value.
 type QueueMetric = (&'static str, &'static str, fn(&QueueFigures) -> u64);
 
-const QUEUE_METRICS: [QueueMetric; 4] = [
+const QUEUE_METRICS: [QueueMetric; 5] = [
     ("sukkal_queue_messages", "Messages in the queue", |queue| queue.messages),
     ("sukkal_queue_claimed_messages", "Messages in the queue that are claimed or returned with a delay", |queue| {
         queue.claimed
@@ -71,6 +73,9 @@ const QUEUE_METRICS: [QueueMetric; 4] = [
         |queue| queue.oldest_age_s,
     ),
     ("sukkal_queue_dead_letters", "Messages in the dead-letter queue of the queue", |queue| queue.dead_letters),
+    ("sukkal_queue_expired_messages_total", "Messages of the queue that expired before they were deleted", |queue| {
+        queue.expired
+    }),
 ];
 
 impl Figures {
@@ -168,7 +173,8 @@ fn encode_queues(
     if queues.is_empty() {
         return Ok(());
     }
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    let kind = if name.ends_with("_total") { MetricType::Counter } else { MetricType::Gauge };
+    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
     for queue in queues {
         let labels = [("project", queue.queue.project().as_str()), ("queue", queue.queue.name().as_str())];
         metric.encode_family(&labels)?.encode_gauge(&value(queue))?;

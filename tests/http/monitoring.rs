@@ -13,17 +13,20 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use serde_json::json;
 use sukkal::descriptors::connections_max;
+use sukkal::domain::{ProjectId, QueueId};
 
 use super::{Answer, answered, send};
 use support::events::Events;
 use support::exposition::Exposition;
 use support::redis::{RedisServer, child_command, spawn};
-use support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
+use support::test_bed::{open_movable, set_clock};
 use support::waiting::until;
 
 const QUEUES: &str = "SUKKAL_METRICS__QUEUES";
 /// Longer than figures of queues are cached.
 const FIGURES_TIMEOUT: Duration = Duration::from_secs(60);
+const TWO_HOURS_US: i64 = 7_200_000_000;
 
 async fn metrics(sukkal: &Sukkal) -> Exposition {
     Exposition::of(&sukkal.url("")).await
@@ -100,6 +103,22 @@ async fn a_listed_queue_shows_its_messages_their_age_and_its_dead_letters() {
     assert!((0.0..60.0).contains(&age_s), "{age_s}");
     assert_eq!(metrics.value(&series("sukkal_queue_messages", "none")), Some(0.0));
     assert_eq!(metrics.all("sukkal_queue_messages").len(), 2, "other queues are not shown");
+}
+
+#[tokio::test]
+async fn a_listed_queue_counts_its_messages_that_expired() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[(QUEUES, "p/q"), MOVABLE_CLOCK]);
+    post(&sukkal.project("p"), "q", 3).await;
+    let expired = "sukkal_queue_expired_messages_total";
+    let of_queue = format!("{expired}{{project=\"p\",queue=\"q\"}}");
+    becomes(&sukkal, &of_queue, Some(0.0)).await;
+
+    let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
+    set_clock(&open_movable(&redis.url()), &queue, TWO_HOURS_US).await;
+
+    becomes(&sukkal, &of_queue, Some(3.0)).await;
+    assert_eq!(metrics(&sukkal).await.kinds[expired], "counter");
 }
 
 /// Returns the number of scripts that a Redis has run.
