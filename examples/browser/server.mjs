@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
+import { pipeline } from 'node:stream'
 
 const sukkal = process.env.SUKKAL_URL ?? 'http://127.0.0.1:8888'
 const port = Number(process.argv[2] ?? 8080)
@@ -15,9 +16,14 @@ createServer((incoming, outgoing) => {
     const { method, headers } = incoming
     const forwarded = request(sukkal + incoming.url, { method, headers }, answer => {
         outgoing.writeHead(answer.statusCode, answer.headers)
-        answer.pipe(outgoing)
+        // Ends the response of the browser too if Sukkal stops, so that the browser notices.
+        pipeline(answer, outgoing, () => {})
     })
-    forwarded.on('error', () => outgoing.headersSent ? outgoing.destroy() : outgoing.writeHead(502).end())
+    forwarded.on('error', error => {
+        if (!outgoing.destroyed) console.error(`Sukkal does not answer at ${sukkal}: ${error.message || error.code}`)
+        // Without a response, an `EventSource` tries again. It does not after a status such as 502.
+        outgoing.destroy()
+    })
     outgoing.on('close', () => forwarded.destroy())
     incoming.pipe(forwarded)
 }).listen(port, '127.0.0.1', () => console.log(`http://127.0.0.1:${port}`))

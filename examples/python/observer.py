@@ -9,6 +9,9 @@ marker = ""
 while left is None or left > 0:
     limit = 10 if left is None else min(left, 10)
     page = call("GET", f"{QUEUE}/messages?echo=true&include_claimed=true&limit={limit}&wait=20{marker}")
+    if not page["messages"] and left is not None:
+        print(f"there are no more orders: {left} are missing")
+        break
     for message in page["messages"]:
         print(f"saw order {message['body']['order']}", flush=True)
         marker = f"&marker={message['id']}"

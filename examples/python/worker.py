@@ -9,6 +9,9 @@ while left is None or left > 0:
     # The answer comes as soon as there is an order, or is empty after 20 seconds.
     limit = 5 if left is None else min(left, 5)
     claim = call("POST", f"{QUEUE}/claims?limit={limit}&wait=20", {"ttl": 60, "grace": 60})
+    if claim is None and left is not None:
+        print(f"there are no more orders: {left} are missing")
+        break
     for message in claim["messages"] if claim else []:
         print(f"doing order {message['body']['order']}", flush=True)
         # The path names the claim: only its holder can delete the message.
