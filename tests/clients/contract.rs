@@ -17,9 +17,9 @@ use sukkal::api::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, TokenStrategy};
 use sukkal::config::Config;
-use sukkal::domain::ClientIdRule;
 use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN};
 use sukkal::domain::sharding::SHARDS_MAX;
+use sukkal::domain::{AuthStrategy, ClientIdRule};
 
 use support::sukkal::Sukkal;
 
@@ -169,6 +169,33 @@ async fn a_page_of_another_origin_can_read_every_documented_header() {
     assert!(documented.contains("location") && documented.contains("retry-after"), "{documented:?}");
     let hidden: Vec<_> = documented.iter().filter(|name| !exposed.contains(name.as_str())).collect();
     assert_eq!(hidden, [""; 0], "in openapi.yaml, but not exposed");
+}
+
+/// The service looks for each credential where the contract says: it refuses a wrong one.
+#[tokio::test]
+async fn wrong_credentials_are_refused_where_the_contract_has_them() {
+    let options = [("SUKKAL_AUTH__STRATEGIES", "none,tokens"), ("SUKKAL_SIGNED_URL__SECRET_KEY", "any")];
+    let sukkal = Sukkal::start_with("memory:", &options);
+    let contract = contract();
+    let schemes = &contract["components"]["securitySchemes"];
+    let request = || sukkal.project("p").get("/v2/queues");
+    let text = |name: &str, key: &str| schemes[name][key].as_str().unwrap_or_default().to_owned();
+
+    let refused = [
+        (401, request().header("Authorization", format!("{} wrong", text("bearer", "scheme")))),
+        (401, request().header(text("authToken", "name"), "wrong")),
+        (404, request().header(text("signedUrl", "name"), "wrong")),
+        (404, request().query(&[(text("signedQuery", "name"), "wrong")])),
+    ];
+
+    for (status, request) in refused {
+        assert_eq!(request.send().await.unwrap().status(), status);
+    }
+    assert_eq!(request().send().await.unwrap().status(), 200);
+    let strategies = AuthStrategy::NAMES.iter().filter(|name| **name != "none");
+    for strategy in strategies {
+        assert!(schemes.to_string().contains(&format!("strategy `{strategy}`")), "{strategy}");
+    }
 }
 
 /// A cache between a client and the service may not know that `X-Auth-Token` and `X-Project-ID` decide what

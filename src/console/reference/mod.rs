@@ -32,7 +32,7 @@ pub fn reference() -> &'static str {
 
 fn page(contract: &Value) -> Markup {
     let operations = operations(contract);
-    let schemas = contract["components"]["schemas"].as_object();
+    let components = |kind: &str| contract["components"][kind].as_object().into_iter().flatten();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -46,6 +46,10 @@ fn page(contract: &Value) -> Markup {
                     h1 { "API" }
                     (contents(contract, &operations))
                     section { (markdown(text(&contract["info"], "description"))) }
+                    section #credentials {
+                        h2 { "Credentials" }
+                        @for (name, scheme) in components("securitySchemes") { (credential(name, scheme)) }
+                    }
                     @for tag in tags(contract) {
                         section id={ "tag-" (text(tag, "name")) } {
                             h2 { (text(tag, "name")) }
@@ -57,7 +61,7 @@ fn page(contract: &Value) -> Markup {
                     }
                     section #schemas {
                         h2 { "Schemas" }
-                        @for (name, schema) in schemas.into_iter().flatten() { (schema::section(name, schema)) }
+                        @for (name, schema) in components("schemas") { (schema::section(name, schema)) }
                     }
                 }
             }
@@ -79,7 +83,21 @@ fn contents(contract: &Value, operations: &[Operation<'_>]) -> Markup {
                     }
                 }
             }
+            a href="#credentials" { "Credentials" }
+            " "
             a href="#schemas" { "Schemas" }
+        }
+    }
+}
+
+/// A kind of credential, and where a request has it.
+fn credential(name: &str, scheme: &Value) -> Markup {
+    let place = ["in", "name", "scheme"].map(|key| text(scheme, key)).join(" ");
+    html! {
+        article.card id={ "credential-" (name) } {
+            h3 { (name) }
+            p { span.tag { (text(scheme, "type")) } " " code { (place.trim()) } }
+            (markdown(text(scheme, "description")))
         }
     }
 }
@@ -98,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_has_each_operation_and_each_schema() {
+    fn the_reference_has_each_operation_credential_and_schema() {
         let contract: Value = serde_saphyr::from_str(CONTRACT).unwrap();
         let operations = operations(&contract);
 
@@ -107,8 +125,10 @@ mod tests {
             let heading = format!("id=\"{}\"", operation.id());
             assert_eq!(reference().matches(&heading).count(), 1, "{heading}");
         }
-        for name in contract["components"]["schemas"].as_object().unwrap().keys() {
-            assert!(reference().contains(&format!("id=\"schema-{name}\"")), "{name}");
+        for (kind, prefix) in [("securitySchemes", "credential"), ("schemas", "schema")] {
+            for name in contract["components"][kind].as_object().unwrap().keys() {
+                assert!(reference().contains(&format!("id=\"{prefix}-{name}\"")), "{name}");
+            }
         }
     }
 
