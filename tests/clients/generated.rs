@@ -63,6 +63,20 @@ fn spectral_finds_no_errors_in_the_contract() {
     run(with(spectral, ["lint", "--ruleset", "rules.yaml", contract::PATH]));
 }
 
+#[test]
+fn the_guide_installs_the_tested_versions() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let packages: Value = serde_json::from_str(&read("tests/clients/generated/package.json")).unwrap();
+    let (guide, requirements) = (read("docs/clients.md"), read("tests/requirements.txt"));
+    let python = requirements.lines().find(|line| line.starts_with("openapi-python-client==")).unwrap().to_owned();
+    let node = ["openapi-fetch", "openapi-typescript", "typescript"]
+        .map(|name| format!("{name}@{}", packages["devDependencies"][name].as_str().unwrap()));
+
+    for installed in node.into_iter().chain([python]) {
+        assert!(guide.contains(&installed), "docs/clients.md does not install {installed}");
+    }
+}
+
 #[tokio::test]
 async fn a_generated_typescript_client_compiles_and_posts_a_message() {
     let redis = RedisServer::shared();
