@@ -12,6 +12,7 @@ mod native;
 mod performance;
 mod rabbitmq;
 mod results;
+mod summary;
 pub(crate) mod ways;
 
 use std::fmt::Write as _;

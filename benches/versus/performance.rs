@@ -8,6 +8,7 @@ use super::goals::{GOALS, share_of_store};
 use super::measures::Pace;
 use super::rabbitmq;
 use super::results::{Results, shown};
+use super::summary::summary;
 use crate::report::Report;
 use crate::service::info;
 use crate::wrk;
@@ -24,6 +25,7 @@ pub(crate) fn write(report: &Report, results: &Results, pace: Pace) {
     let by_hand = before.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("\n", |(kept, _)| kept);
     let tables: Vec<_> = results.measures.iter().map(|measure| format!("### {}", measure.table())).collect();
     let text = TEMPLATE
+        .replace("{summary}", &summary(results))
         .replace("{machine}", &machine())
         .replace("{rounds}", &pace.rounds.to_string())
         .replace("{seconds}", &pace.seconds.to_string())
