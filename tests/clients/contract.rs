@@ -185,7 +185,7 @@ async fn wrong_credentials_are_refused_where_the_contract_has_them() {
         (401, request().header("Authorization", format!("{} wrong", text("bearer", "scheme")))),
         (401, request().header(text("authToken", "name"), "wrong")),
         (404, request().header(text("signedUrl", "name"), "wrong")),
-        (404, request().query(&[(text("signedQuery", "name"), "wrong")])),
+        (404, sukkal.project("p").get(&format!("/v2/queues?{}=wrong", text("signedQuery", "name")))),
     ];
 
     for (status, request) in refused {
