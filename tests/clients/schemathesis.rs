@@ -21,14 +21,16 @@ use support::sukkal::Sukkal;
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/schemathesis.toml");
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/schemathesis_hooks.py");
 
-/// Options that enable all optional features of a server.
-const OPTIONS: [(&str, &str); 8] = [
+/// Options that enable all optional features of a server, and make all headers optional.
+const OPTIONS: [(&str, &str); 10] = [
     LOCAL[0],
     ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
     ("SUKKAL_ADMIN_MODE", "true"),
     ("SUKKAL_POOLING__ENABLED", "true"),
     ("SUKKAL_POOLING__VIRTUAL_POOL", "true"),
     ("SUKKAL_ENABLE_CHECKSUM", "true"),
+    ("SUKKAL_TRANSPORT__DEFAULT_PROJECT", PROJECT),
+    ("SUKKAL_TRANSPORT__CLIENT_ID", "optional"),
     ("SUKKAL_SIGNED_URL__SECRET_KEY", "any"),
     ("SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY", "any"),
 ];

@@ -25,6 +25,8 @@ tokens = []
 turns = collections.defaultdict(lambda: itertools.cycle([True, False]))
 # Numbers the idempotency keys.
 keys = itertools.count()
+# A client of schemathesis.toml.
+CLIENT = "3381af92-2b9e-11e3-b191-71861300734c"
 # The pool of the examples in openapi.yaml.
 EXAMPLE_POOL = "redis://10.0.0.5:6379"
 # Maximum length of the options of a pool in JSON.
@@ -213,9 +215,13 @@ def remove_durability(case):
 
 
 def use_a_new_idempotency_key(case):
-    """Replaces the idempotency key, because a key of an earlier request would be refused."""
+    """Replaces the idempotency key, because a key of an earlier request would be refused.
+
+    A key belongs to a client, so the request must name one.
+    """
     if "Idempotency-Key" in (case.headers or {}):
         case.headers["Idempotency-Key"] = f"key-{next(keys)}"
+        case.headers.setdefault("Client-ID", CLIENT)
 
 
 def use_existing_messages(case):
