@@ -192,6 +192,9 @@ async fn wrong_credentials_are_refused_where_the_contract_has_them() {
         assert_eq!(request.send().await.unwrap().status(), status);
     }
     assert_eq!(request().send().await.unwrap().status(), 200);
+    let known: BTreeSet<&String> = schemes.as_object().unwrap().keys().collect();
+    let alternatives = contract["security"].as_array().unwrap().iter().flat_map(|one| one.as_object().unwrap().keys());
+    assert_eq!(alternatives.collect::<BTreeSet<_>>(), known);
     let strategies = AuthStrategy::NAMES.iter().filter(|name| **name != "none");
     for strategy in strategies {
         assert!(schemes.to_string().contains(&format!("strategy `{strategy}`")), "{strategy}");

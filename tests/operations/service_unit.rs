@@ -12,7 +12,8 @@ const EXPOSURE_MAX: &str = "15";
 fn systemd_accepts_the_credentials_and_they_are_options() {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("sukkal.service");
-    let text = read(UNIT).replace("\n#LoadCredential=", "\nLoadCredential=").replace("\n#Environment=", "\nEnvironment=");
+    let text =
+        read(UNIT).replace("\n#LoadCredential=", "\nLoadCredential=").replace("\n#Environment=", "\nEnvironment=");
     let binary = support::sukkal::binary().to_str().unwrap();
     fs::write(&unit, text.replace("/usr/local/bin/sukkal", binary)).unwrap();
 

@@ -66,8 +66,8 @@ impl Policy {
     /// Returns the role with the most similar name, if one is similar enough.
     #[must_use]
     pub fn nearest_role(&self, role: &str) -> Option<&str> {
-        let distance = |known: &Box<str>| strsim::osa_distance(&role.to_ascii_lowercase(), &known.to_ascii_lowercase());
-        let (typos, nearest) = self.roles.iter().map(|known| (distance(known), known)).min()?;
+        let distance = |known: &str| strsim::osa_distance(&role.to_ascii_lowercase(), &known.to_ascii_lowercase());
+        let (typos, nearest) = self.roles.iter().map(|known| (distance(known), &**known)).min()?;
         (typos <= TYPOS_MAX).then_some(nearest)
     }
 }

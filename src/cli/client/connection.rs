@@ -107,7 +107,7 @@ impl Connection {
         match &self.tls {
             None => handshake(stream).await,
             Some((tls, name)) => {
-                let explained = |error| Failure::Connect(explain(&error, &self.host));
+                let explained = |error: std::io::Error| Failure::Connect(explain(&error, &self.host));
                 handshake(tls.connect(name.clone(), stream).await.map_err(explained)?).await
             }
         }

@@ -39,7 +39,7 @@ pub(in crate::cli) enum Command {
     /// Lists the last attempts to notify the subscriber, the newest first
     Attempts(One),
     /// Changes a subscription. Options replace all earlier ones
-    Set(Change),
+    Set(Box<Change>),
     /// Stops notifications until the subscription is resumed
     Pause(Several),
     /// Continues notifications of subscriptions that are paused, disabled or held
