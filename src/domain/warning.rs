@@ -12,6 +12,8 @@ pub const UNKNOWN_NAMES_MAX: usize = 4;
 const EXAMINED_MAX: u32 = 100;
 /// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
+/// Minimum number of characters of a name that resembles another one.
+const NAME_CHARS_MIN: usize = 3;
 /// Minimum Jaro similarity (0 to 1) at which a warning suggests a known name in place of an unknown
 /// one.
 const SIMILARITY_MIN: f64 = 0.75;
@@ -224,6 +226,9 @@ pub fn shown(text: &str) -> String {
 /// is compared.
 #[must_use]
 pub fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    if name.chars().nth(NAME_CHARS_MIN - 1).is_none() {
+        return None;
+    }
     let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
     let similarity = |known: &&'static str| (strsim::jaro(&name, known), *known);
     let (similarity, nearest) = known.iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;

@@ -131,7 +131,8 @@ async fn the_health_route_is_for_operators_only() {
     let server = Arc::new(Server::start(&[("SUKKAL_ADMIN_MODE", "true")]));
     let operator = Project::of(&server, "operator");
 
-    refused(api.get("/v2/health").header("X-Roles", "admin"), 404, NO_ROUTE).await;
+    let hint = refused(api.get("/v2/health").header("X-Roles", "admin"), 404, NO_ROUTE).await;
+    assert!(hint.ends_with("This one exists only if the operator has set admin_mode."), "{hint}");
     for roles in [None, Some(""), Some("member"), Some("administrator,member"), Some("not admin")] {
         let request = operator.get("/v2/health");
         let request = roles.into_iter().fold(request, |request, roles| request.header("X-Roles", roles));

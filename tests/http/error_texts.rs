@@ -296,7 +296,9 @@ fn the_table_covers_every_error_variant() {
     assert!(all.remove("BodyBudget"), "the variant takes hundreds of clients: see memory.rs");
     assert!(all.remove("TooManyHeaders"), "HTTP/1 has a limit of its own: see tls/http2_limits.rs");
     assert!(all.remove("ReplyBudget"), "the variant takes hundreds of clients: see websocket/memory.rs");
+    assert!(all.remove("UnknownKey"), "the variant takes an issuer that has no such key: see auth/jwt.rs");
     all.extend(variants("src/broker/error.rs"));
+    assert!(all.remove("Forbidden"), "the variant takes a manager who gives a role of somebody else");
 
     let (listed, _) = read_table(&|_| String::new());
 

@@ -135,7 +135,7 @@ async fn lists_of_queues_and_of_topics_do_not_mix() {
     assert_eq!(get(&project, "/v2/queues?of=aa").await["queues"], json!([]));
     assert_eq!(get(&project, "/v2/queues?with_count=true").await["count"], 4);
     let page = get(&project, "/v2/topics?with_count=true&detailed=true&with_stats=true&limit=1").await;
-    assert_eq!(page["count"], Value::Null);
+    assert_eq!(page["count"], names(&project, "/v2/topics").await.len());
     let topic = &page["topics"][0];
     assert_eq!((&topic["href"], &topic["stats"]["available"]), (&json!("/v2/topics/a"), &json!(0)));
     assert_eq!(topic["metadata"]["of"], "a");

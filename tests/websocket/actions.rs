@@ -148,7 +148,9 @@ async fn a_reply_repeats_the_request_and_has_its_kind_and_its_order() {
         };
         let body = json!({ "queue_name": format!("q{number}") });
         let request = json!({ "action": "queue_get", "headers": headers, "body": body, "api": "v2" });
-        assert_eq!(reply, json!({ "request": request, "body": {}, "headers": { "status": 200 } }));
+        let warnings = ["the queue does not exist"];
+        let headers = json!({ "status": 200, "Sukkal-Warning": warnings });
+        assert_eq!(reply, json!({ "request": request, "body": {}, "headers": headers }));
         assert_eq!(is_binary, number % 3 == 0);
     }
 }
