@@ -158,6 +158,8 @@ impl Metadata {
         let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
         if kind == QueueKind::Topic {
             warnings.extend(KEYS_OF_CLAIMS.into_iter().filter(is_set).map(Warning::NotInTopics));
+        } else if is_set(&MAX_CLAIM_COUNT) && self.claim_count_max().is_none() {
+            warnings.push(Warning::NoClaimLimit);
         } else if is_set(&MAX_CLAIM_COUNT) && !is_set(&DEAD_LETTER_QUEUE) {
             warnings.push(Warning::NoDeadLetterQueue);
         }
@@ -196,7 +198,8 @@ impl Metadata {
         let default = |key: &str| defaults.iter().find(|(shown, _)| *shown == key).map(|(_, value)| value.as_slice());
         let mut shown: Vec<(&str, &[u8])> = self.keys.entries().collect();
         for (key, value) in &mut shown {
-            if let Some(default) = default(key).filter(|_| is_falsy(value)) {
+            let is_unset = is_falsy(value) || (*key == MAX_CLAIM_COUNT && self.claim_count_max().is_none());
+            if let Some(default) = default(key).filter(|_| is_unset) {
                 *value = default;
             }
         }
@@ -235,12 +238,17 @@ impl Metadata {
         self.is_set(ENABLE_DELAY)
     }
 
+    /// Returns the maximum number of claims of a message; `None` for no limit, which 0 and negative
+    /// values mean too.
+    fn claim_count_max(&self) -> Option<u32> {
+        self.positive(MAX_CLAIM_COUNT).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// Returns the dead-letter settings, or `None` unless both a claim count and a queue are set.
     #[must_use]
     pub fn dead_letters(&self) -> Option<DeadLetters> {
-        let claim_count_max = integer(&self.reserved.get(MAX_CLAIM_COUNT)?)?.clamp(0, u32::MAX.into());
         Some(DeadLetters {
-            claim_count_max: u32::try_from(claim_count_max).expect("it is in range"),
+            claim_count_max: self.claim_count_max()?,
             queue: self.reserved.get(DEAD_LETTER_QUEUE)?.as_str()?.parse().ok()?,
             ttl_s: self.positive(DEAD_LETTER_TTL).and_then(|ttl| u32::try_from(ttl).ok()),
         })

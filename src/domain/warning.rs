@@ -57,6 +57,8 @@ pub enum Warning {
         /// The header that is used.
         used: &'static str,
     },
+    /// `_max_claim_count` is 0 or negative.
+    NoClaimLimit,
 }
 
 /// Kinds of names in a request.
@@ -204,6 +206,9 @@ impl fmt::Display for Warning {
             Self::ProjectsDiffer { used } => write!(
                 f,
                 "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
+            ),
+            Self::NoClaimLimit => f.write_str(
+                "\"_max_claim_count\" of 0 or less has no effect; use 1 to move a message after its first delivery, or remove the key",
             ),
         }
     }

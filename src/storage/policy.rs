@@ -71,6 +71,8 @@ impl Policy {
         };
         let dead_letters = match target {
             [] => None,
+            // No limit, as earlier releases have stored it.
+            _ if number(1) == 0 => None,
             target => Some(DeadLetters {
                 count_max: number(1),
                 ttl_s: number(5),

@@ -201,10 +201,15 @@ pub(crate) async fn bulk_delete(stage: &Stage) -> Action {
 pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
     stage.create("q", &json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" })).await;
     stage.fill("q", PAGE, &message(LARGE)).await;
+    deliver_once(stage, PAGE).await;
+    one(claim(&stage.api(), "q"))
+}
+
+/// Claims this number of messages, and then releases the claims.
+async fn deliver_once(stage: &Stage, count: usize) {
     let api = stage.api();
-    let mut claims = Vec::new();
-    let mut claimed = 0;
-    while claimed < PAGE {
+    let (mut claims, mut claimed) = (Vec::new(), 0);
+    while claimed < count {
         let answer = ok(claim(&api, "q")).await;
         claimed += answer["messages"].as_array().expect("more messages are available").len();
         claims.push(claim_path(&answer));
@@ -212,13 +217,13 @@ pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
     for path in claims {
         ok(api.delete(&path)).await;
     }
-    one(claim(&api, "q"))
 }
 
 /// A redrive of dead letters, until it is done.
 pub(crate) async fn redrive(stage: &Stage, count: usize, bytes: usize) -> Action {
-    stage.create("q", &json!({ "_max_claim_count": 0, "_dead_letter_queue": "dead" })).await;
+    stage.create("q", &json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" })).await;
     stage.fill("q", count, &message(bytes)).await;
+    deliver_once(stage, count).await;
     let api = stage.api();
     let total =
         async |queue: &str| ok(api.get(&format!("/v2/queues/{queue}/stats"))).await["messages"]["total"].clone();

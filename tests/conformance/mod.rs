@@ -269,7 +269,6 @@ suite! {
             the_claim_count_is_kept_when_a_claim_ends,
             a_renewal_does_not_count_as_a_delivery,
             claims_are_not_counted_without_complete_dead_letter_metadata,
-            a_max_claim_count_of_zero_delivers_no_message,
             a_dead_letter_keeps_its_expiry_unless_the_queue_sets_a_ttl,
             a_dead_letter_can_become_a_dead_letter_again,
             a_queue_can_be_its_own_dead_letter_queue,

@@ -104,7 +104,7 @@ fn origin_name(number: usize) -> String {
 async fn prepare(api: &Api, count: usize) {
     for origin in 0..ORIGINS {
         let path = format!("/v2/queues/{}", origin_name(origin));
-        let keys = json!({ "_max_claim_count": 0, "_dead_letter_queue": "dead" });
+        let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" });
         assert_eq!(api.put(&path).json(&keys).send().await.unwrap().status(), 201);
         let numbers: Vec<usize> = (origin..count).step_by(ORIGINS).collect();
         for numbers in numbers.chunks(MESSAGES_PER_POST) {
@@ -112,6 +112,7 @@ async fn prepare(api: &Api, count: usize) {
             let posted = api.post(&format!("{path}/messages"), &json!({ "messages": messages })).send().await.unwrap();
             assert_eq!(posted.status(), 201);
         }
+        deliver_once(api, &path, numbers.len()).await;
         while api_total(api, &origin_name(origin)).await > 0 {
             let moved = api.post(&format!("{path}/claims?limit=1000"), &json!({})).send().await.unwrap();
             assert_eq!(moved.status(), 204);
@@ -124,6 +125,21 @@ async fn prepare(api: &Api, count: usize) {
     while api_total(api, "dead").await < count as u64 {
         // The janitor forwards those that the claims have left.
         sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Claims this number of messages, and then releases the claims.
+async fn deliver_once(api: &Api, queue: &str, count: usize) {
+    let (mut claims, mut delivered) = (Vec::new(), 0);
+    while delivered < count {
+        let claimed = api.post(&format!("{queue}/claims?limit=1000"), &json!({})).send().await.unwrap();
+        assert_eq!(claimed.status(), 201);
+        claims.push(claimed.headers()["Location"].to_str().unwrap().to_owned());
+        let claim: Value = claimed.json().await.unwrap();
+        delivered += claim["messages"].as_array().unwrap().len();
+    }
+    for claim in claims {
+        assert_eq!(api.delete(&claim).send().await.unwrap().status(), 204);
     }
 }
 

@@ -97,9 +97,12 @@ async fn fill(api: &Api) -> Value {
     let patched = api.request(reqwest::Method::PATCH, "/v2/queues/plain").body(patch.to_string());
     ok(patched.header("Content-Type", "application/openstack-messaging-v2.0-json-patch")).await;
     post(api, "plain", [json!({ "body": "in plain text" })]).await;
-    let failing = json!({ ENCRYPTING: true, "_max_claim_count": 0, "_dead_letter_queue": "dead" });
+    let failing = json!({ ENCRYPTING: true, "_max_claim_count": 1, "_dead_letter_queue": "dead" });
     ok(api.put("/v2/queues/failing").json(&failing)).await;
     post(api, "failing", (0..5).map(|number| json!({ "body": number }))).await;
+    let failed = ok(api.post("/v2/queues/failing/claims", &json!({}))).await;
+    let id = failed["messages"][0]["href"].as_str().unwrap().rsplit_once('=').unwrap().1;
+    ok(api.delete(&format!("/v2/queues/failing/claims/{id}"))).await;
     ok(api.post("/v2/queues/failing/claims", &json!({}))).await;
     claim
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | only with both keys; null (DEV) is absent | `dead_letters_require_both_metadata_keys` |
 //! | delivered at most `_max_claim_count` times | `a_message_is_delivered_at_most_max_claim_count_times` |
-//! | max 0, below 0 | `with_a_limit_of_0_or_less_the_first_claim_moves_the_messages` |
+//! | no limit with 0 or less | `a_limit_of_0_or_less_is_no_limit` |
 //! | counter only maintained when configured | `claims_are_counted_only_while_dead_letters_are_configured`, `dead_letters_require_both_metadata_keys` |
 //! | counter survives release and expiry | `the_claim_count_survives_release_expiry_and_return` |
 //! | `claim_count` of pop | `a_pop_shows_the_claim_count_before_that_pop` |
@@ -86,17 +86,19 @@ async fn dead_letters_require_both_metadata_keys() {
     }
 }
 
-/// 5.1: max 0 = moved at first claim. Negative values act as 0.
-/// Row 5.1-3.
+/// Rows 5-12, 5.1-3.
 #[tokio::test]
-async fn with_a_limit_of_0_or_less_the_first_claim_moves_the_messages() {
+async fn a_limit_of_0_or_less_is_no_limit() {
     for count in [0, -1, i64::MIN] {
-        let api = with_claim_limit(count, &[json!("a"), json!("b"), json!("c")]).await;
+        let api = with_claim_limit(count, &[json!("a"), json!("b")]).await;
 
-        answered(api.post(&format!("{CLAIMS}?limit=2"), &json!({})), 204).await;
+        for _ in 0..3 {
+            assert_eq!(claim_and_release(&api).await, ["a", "b"], "{count}");
+        }
+        assert_eq!(pick(&pop(&api, 2).await, "claim_count"), [0, 0], "{count}");
 
-        assert_eq!(api.feed("q", "&include_claimed=true").await, [""; 0]);
-        assert_eq!(api.arrived("dlq", 3).await, ["a", "b", "c"], "{count}");
+        assert_eq!(api.feed("dlq", "").await, [""; 0], "{count}");
+        assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json()["_max_claim_count"], Value::Null, "{count}");
     }
 }
 

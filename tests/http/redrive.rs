@@ -15,8 +15,17 @@ const REDRIVE: &str = "/v2/queues/dead/redrive";
 /// Creates the queue `q`, all of whose messages have become dead letters in the queue `dead`.
 async fn with_dead_letters(bodies: &[Value]) -> Project {
     let api = new_project();
-    api.create("q", &json!({"_max_claim_count": 0, "_dead_letter_queue": "dead"})).await;
+    api.create("q", &json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"})).await;
     api.post_bodies("q", bodies).await;
+    let (mut claims, mut delivered) = (Vec::new(), 0);
+    while delivered < bodies.len() {
+        let claim = api.claim(20).await;
+        delivered += claim.messages.as_array().expect("messages are available").len();
+        claims.push(claim.path);
+    }
+    for claim in claims {
+        answered(api.delete(&claim), 204).await;
+    }
     until("the messages are dead letters", async || {
         answered(api.post("/v2/queues/q/claims?limit=20", &json!({})), 204).await;
         api.stats("q").await["total"] == 0

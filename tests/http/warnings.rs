@@ -77,6 +77,24 @@ async fn a_claim_count_without_a_dead_letter_queue_gets_a_warning() {
 }
 
 #[tokio::test]
+async fn a_claim_count_of_0_or_less_gets_a_warning() {
+    let api = new_project();
+    let without_effect = "\"_max_claim_count\" of 0 or less has no effect; \
+        use 1 to move a message after its first delivery, or remove the key";
+
+    for (number, count) in [json!(0), json!(-1), json!(false), json!(i64::MIN)].into_iter().enumerate() {
+        let path = format!("/v2/queues/q{number}");
+        let metadata = json!({"_max_claim_count": count, "_dead_letter_queue": "dead"});
+        assert_eq!(warnings_of(api.put(&path).json(&metadata), 201).await, [without_effect], "{count}");
+    }
+    assert_eq!(
+        warnings_of(api.patch("q0", &json!([add("_dead_letter_queue", Value::Null)])), 200).await,
+        [without_effect]
+    );
+    assert_eq!(warnings_of(api.patch("q1", &json!([add("_max_claim_count", 1)])), 200).await, [""; 0]);
+}
+
+#[tokio::test]
 async fn a_delay_that_the_queue_ignores_gets_a_warning() {
     let api = new_project();
 

@@ -51,9 +51,12 @@ async fn a_deleted_pool_stays_until_the_dead_letters_of_its_deleted_queues_have_
     let deployment = Deployment::start(&[1, 0]).await;
     let server = deployment.serve_with(&[("SUKKAL_JANITOR__PAUSE", "1")]);
     let api = server.project(PROJECT);
-    let work = json!({"_max_claim_count": 0, "_dead_letter_queue": "dead"});
+    let work = json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"});
     answered(api.put("/v2/queues/work").json(&work), 201).await;
     post(&api, "work", "letter").await;
+    let claimed = answered(api.post("/v2/queues/work/claims", &json!({})), 201).await;
+    let claim = claimed["messages"][0]["href"].as_str().unwrap().rsplit_once('=').unwrap().1;
+    answered(api.delete(&format!("/v2/queues/work/claims/{claim}")), 204).await;
     deployment.set_weights(&server, &[0, 1]).await;
     answered(api.put("/v2/queues/dead"), 201).await;
     assert_eq!((deployment.pools_of(PROJECT, "work"), deployment.pools_of(PROJECT, "dead")), (vec!["a"], vec!["b"]));

@@ -97,9 +97,10 @@ impl TwoStores {
         *self.network.lock().unwrap() = network;
     }
 
-    /// Creates a queue in the first store whose dead letters go to `far-dead`.
-    async fn queue_with_far_dead_letters(&self, claim_count_max: u32) -> (QueueId, QueueId) {
-        let keys = json!({ "_max_claim_count": claim_count_max, "_dead_letter_queue": "far-dead" });
+    /// Creates a queue in the first store that delivers each message once, and whose dead letters go to
+    /// `far-dead`.
+    async fn queue_with_far_dead_letters(&self) -> (QueueId, QueueId) {
+        let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "far-dead" });
         (self.near.queue_of("q", keys).await, self.far.id("far-dead"))
     }
 
@@ -175,8 +176,8 @@ pairs! {
 }
 
 async fn dead_letters_arrive_once_and_in_order(stores: &TwoStores) {
-    let (queue, dead) = stores.queue_with_far_dead_letters(0).await;
-    let ids = stores.near.post(&queue, &messages(LONG_S, MANY)).await;
+    let (queue, dead) = stores.queue_with_far_dead_letters().await;
+    let ids = stores.near.post_delivered(&queue, &messages(LONG_S, MANY)).await;
     stores.set_network(Network::Down);
     assert_eq!(stores.near.pop(&queue, 100).await, []);
     stores.near.run_maintenance().await;
@@ -198,13 +199,13 @@ async fn dead_letters_arrive_once_and_in_order(stores: &TwoStores) {
     let bodies: Vec<_> = messages(LONG_S, MANY).into_iter().map(|message| message.body).collect();
     assert_eq!(bodies_of(&stores.far.contents(&dead).await), bodies);
     assert_eq!(stores.near.summary(&queue).await.totals.dead_lettered, MANY as u64);
-    let last = stores.near.post(&queue, &messages(LONG_S, 1)).await;
+    let last = stores.near.post_delivered(&queue, &messages(LONG_S, 1)).await;
     assert_eq!(stores.near.pop(&queue, 1).await, []);
     assert_eq!(stores.arrived().await, [ids, last].concat());
 }
 
 async fn a_dead_letter_keeps_its_life_and_its_claim_count(stores: &TwoStores) {
-    let (queue, dead) = stores.queue_with_far_dead_letters(1).await;
+    let (queue, dead) = stores.queue_with_far_dead_letters().await;
     let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "third" });
     stores.far.queue_of("far-dead", keys).await;
     let ids = stores.near.post(&queue, &messages(300, 2)).await;
@@ -227,9 +228,9 @@ async fn a_dead_letter_keeps_its_life_and_its_claim_count(stores: &TwoStores) {
 }
 
 async fn dead_letters_that_have_arrived_do_not_arrive_in_a_later_queue(stores: &TwoStores) {
-    let (queue, dead) = stores.queue_with_far_dead_letters(0).await;
+    let (queue, dead) = stores.queue_with_far_dead_letters().await;
     stores.far.create(&dead).await;
-    stores.near.post(&queue, &messages(LONG_S, 5)).await;
+    stores.near.post_delivered(&queue, &messages(LONG_S, 5)).await;
     stores.set_network(Network::LosesReplies);
     assert_eq!(stores.near.pop(&queue, 100).await, []);
     assert_eq!(stores.far.count(&dead).await, 5);
@@ -238,15 +239,15 @@ async fn dead_letters_that_have_arrived_do_not_arrive_in_a_later_queue(stores: &
     stores.set_network(Network::Works);
     stores.near.run_maintenance().await;
     assert_eq!(stores.far.get(&dead).await, None);
-    let later = stores.near.post(&queue, &messages(LONG_S, 2)).await;
+    let later = stores.near.post_delivered(&queue, &messages(LONG_S, 2)).await;
     assert_eq!(stores.near.pop(&queue, 100).await, []);
 
     assert_eq!(stores.arrived().await, later);
 }
 
 async fn a_deleted_queue_delivers_its_dead_letters(stores: &TwoStores) {
-    let (queue, _) = stores.queue_with_far_dead_letters(0).await;
-    let ids = stores.near.post(&queue, &messages(LONG_S, MANY)).await;
+    let (queue, _) = stores.queue_with_far_dead_letters().await;
+    let ids = stores.near.post_delivered(&queue, &messages(LONG_S, MANY)).await;
     stores.set_network(Network::Down);
     assert_eq!(stores.near.pop(&queue, 100).await, []);
     stores.near.delete(&queue).await;
@@ -255,18 +256,19 @@ async fn a_deleted_queue_delivers_its_dead_letters(stores: &TwoStores) {
     assert_eq!(stores.arrived().await, ids);
 
     // The numbers of a queue that is created again follow those of the deleted one.
-    stores.queue_with_far_dead_letters(0).await;
-    let more = stores.near.post(&queue, &messages(LONG_S, 3)).await;
+    stores.queue_with_far_dead_letters().await;
+    let more = stores.near.post_delivered(&queue, &messages(LONG_S, 3)).await;
     assert_eq!(stores.near.pop(&queue, 100).await, []);
     assert_eq!(stores.arrived().await, [ids, more].concat());
 }
 
 async fn dead_letters_enter_a_fair_queue(stores: &TwoStores) {
-    let (queue, dead) = stores.queue_with_far_dead_letters(0).await;
+    let (queue, dead) = stores.queue_with_far_dead_letters().await;
     stores.far.queue_of("far-dead", json!({ "_shards": 8 })).await;
     for tenant in 1..=3 {
         stores.near.post_as(&client(tenant), &queue, &messages(LONG_S, 4)).await;
     }
+    stores.near.deliver_once(&queue, 12).await;
 
     assert_eq!(stores.near.pop(&queue, 100).await, []);
 
@@ -276,11 +278,11 @@ async fn dead_letters_enter_a_fair_queue(stores: &TwoStores) {
 }
 
 async fn a_redrive_returns_dead_letters_to_their_origins(stores: &TwoStores) {
-    let (queue, dead) = stores.queue_with_far_dead_letters(0).await;
-    let keys = json!({ "_max_claim_count": 0, "_dead_letter_queue": "far-dead" });
+    let (queue, dead) = stores.queue_with_far_dead_letters().await;
+    let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "far-dead" });
     let gone = stores.near.queue_of("gone", keys).await;
     for source in [&gone, &queue] {
-        stores.near.post(source, &messages(LONG_S, MANY)).await;
+        stores.near.post_delivered(source, &messages(LONG_S, MANY)).await;
         assert_eq!(stores.near.pop(source, 100).await, []);
     }
     stores.near.delete(&gone).await;
@@ -359,11 +361,11 @@ async fn a_delayed_return_doubles_no_message(stores: &TwoStores) {
 }
 
 async fn messages_of_a_redrive_whose_origin_is_deleted_are_skipped(stores: &TwoStores) {
-    let (gone, dead) = stores.queue_with_far_dead_letters(0).await;
-    let keys = json!({ "_max_claim_count": 0, "_dead_letter_queue": "far-dead" });
+    let (gone, dead) = stores.queue_with_far_dead_letters().await;
+    let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "far-dead" });
     let alive = stores.near.queue_of("alive", keys).await;
     for (source, count) in [(&gone, 5), (&alive, 3)] {
-        stores.near.post(source, &messages(LONG_S, count)).await;
+        stores.near.post_delivered(source, &messages(LONG_S, count)).await;
         assert_eq!(stores.near.pop(source, 100).await, []);
     }
     let before = stores.far.feed(&dead).await;
@@ -402,9 +404,9 @@ async fn redriven_messages_of_a_deleted_queue_do_not_return(stores: &TwoStores) 
 
 async fn bodies_in_an_outbox_are_found_and_replaced(stores: &TwoStores) {
     let sealed = |content: u8| Body::sealed(&[content; 40]).unwrap();
-    let (queue, dead) = stores.queue_with_far_dead_letters(0).await;
+    let (queue, dead) = stores.queue_with_far_dead_letters().await;
     let posted: Vec<_> = (0..10).map(|number| NewMessage { body: sealed(number), ..message(LONG_S, 0) }).collect();
-    stores.near.post(&queue, &posted).await;
+    stores.near.post_delivered(&queue, &posted).await;
     stores.set_network(Network::Down);
     assert_eq!(stores.near.pop(&queue, 100).await, []);
 
@@ -425,9 +427,9 @@ async fn messages_in_the_outbox_of_a_file_arrive_once_after_a_crash() {
     for network in [Network::Down, Network::LosesReplies] {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let stores = TwoStores::new(drivers::embedded_in(folder.clone()), drivers::memory());
-        let (queue, dead) = stores.queue_with_far_dead_letters(0).await;
+        let (queue, dead) = stores.queue_with_far_dead_letters().await;
         stores.far.create(&dead).await;
-        let ids = stores.near.post(&queue, &messages(LONG_S, MANY)).await;
+        let ids = stores.near.post_delivered(&queue, &messages(LONG_S, MANY)).await;
         stores.set_network(network);
         assert_eq!(stores.near.pop(&queue, 100).await, []);
         let (far, project) = (stores.far.clone(), stores.near.project().clone());
@@ -449,9 +451,9 @@ async fn messages_wait_in_the_outbox_when_their_destinations_are_gone() {
     let near = drivers::memory();
     let gone: Weak<dyn Destinations> = Weak::<TwoStores>::new();
     near.set_destinations(gone);
-    let keys = json!({ "_max_claim_count": 0, "_dead_letter_queue": "far-dead" });
+    let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "far-dead" });
     let queue = near.queue_of("q", keys).await;
-    near.post(&queue, &messages(LONG_S, 1)).await;
+    near.post_delivered(&queue, &messages(LONG_S, 1)).await;
 
     assert_eq!(near.pop(&queue, 1).await, []);
     near.run_maintenance().await;

@@ -1,6 +1,6 @@
 //! Helpers for cases on claims: claim, show, renew, release, and list with the claimed messages.
 
-use sukkal::domain::{Claim, ClaimId, ClientId, Fence, MessageId, NewClaim, QueueId, Scope, Term};
+use sukkal::domain::{Claim, ClaimId, ClientId, Fence, MessageId, NewClaim, NewMessage, QueueId, Scope, Term};
 use sukkal::storage::{DeleteOutcome, Listing, PresentedClaim};
 
 use crate::conformance::support::subject::{Subject, client, ids_of};
@@ -70,6 +70,32 @@ impl Subject {
 
     pub(in crate::conformance) async fn release(&self, queue: &QueueId, id: ClaimId) {
         self.store().release_claim(queue, id).await.expect(OK);
+    }
+
+    /// Posts messages and delivers each of them once. In a queue with a `_max_claim_count` of 1, the next
+    /// claim or pop makes dead letters of them.
+    pub(in crate::conformance) async fn post_delivered(
+        &self,
+        queue: &QueueId,
+        messages: &[NewMessage],
+    ) -> Vec<MessageId> {
+        let ids = self.post(queue, messages).await;
+        self.deliver_once(queue, ids.len()).await;
+        ids
+    }
+
+    /// Claims this number of messages, and then releases the claims.
+    pub(in crate::conformance) async fn deliver_once(&self, queue: &QueueId, count: usize) {
+        let (mut claims, mut left) = (Vec::new(), count);
+        while left > 0 {
+            // The term is short, so that it does not prolong the lives of the messages.
+            let claim = self.claim_for(queue, left.min(1_000), 10, 0).await.expect("a message is available");
+            left -= claim.messages.len();
+            claims.push(claim.id);
+        }
+        for claim in claims {
+            self.release(queue, claim).await;
+        }
     }
 
     /// Deletes one message, with or without a claim.

@@ -68,9 +68,9 @@ pub(in crate::conformance) async fn messages_from_other_queues_send_a_signal(sub
     let dead = subject.queue("dead").await;
     subject.subscribe(&dead, "http://a").await;
     subject.drain_signals(&dead).await;
-    let keys = json!({"_max_claim_count": 0, "_dead_letter_queue": "dead"});
+    let keys = json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"});
     let source = subject.queue_of("source", keys).await;
-    subject.post(&source, &messages(LONG_S, 1)).await;
+    subject.post_delivered(&source, &messages(LONG_S, 1)).await;
 
     let pop = async || assert_eq!(subject.pop(&source, 1).await, []);
     subject.assert_signals(&dead, pop).await;

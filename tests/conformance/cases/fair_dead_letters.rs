@@ -56,11 +56,12 @@ pub(in crate::conformance) async fn a_pop_of_a_fair_queue_respects_max_claim_cou
 pub(in crate::conformance) async fn dead_letters_go_to_the_shards_assigned_to_their_tenants(subject: &Subject) {
     let dead_letters = subject.queue_of("letters", json!({ "_shards": 64, "_shards_per_tenant": 2 })).await;
     for (name, shards) in [("plain", 1), ("fair", 8)] {
-        let keys = json!({ "_shards": shards, "_max_claim_count": 0, "_dead_letter_queue": "letters" });
+        let keys = json!({ "_shards": shards, "_max_claim_count": 1, "_dead_letter_queue": "letters" });
         let queue = subject.queue_of(name, keys).await;
         for poster in [7, 7, 8, 7] {
             subject.post_as(&client(poster), &queue, &[in_shard(3)]).await;
         }
+        subject.deliver_once(&queue, 4).await;
 
         assert_eq!(subject.claimed_ids(&queue, 4, TTL_S).await, []);
 

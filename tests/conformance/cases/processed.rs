@@ -100,7 +100,7 @@ pub(in crate::conformance) async fn messages_of_a_redrive_are_not_counted(subjec
     let (_source, ids) = subject.dead_letters_from("q", &messages(LONG_S, 3)).await;
     let other = subject.queue("other").await;
     let before = subject.store().processed();
-    assert_eq!(before, Processed { posted: 3, dead_lettered: 3, ..NONE });
+    assert_eq!(before, Processed { posted: 3, claimed: 3, dead_lettered: 3, ..NONE });
 
     subject.redrive(&subject.id("dead"), &all_to(&other)).await;
 

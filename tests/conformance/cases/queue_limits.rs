@@ -172,12 +172,12 @@ pub(in crate::conformance) async fn a_repeated_post_returns_the_first_response_a
 /// A message that moves must not be lost, so it may exceed a limit.
 pub(in crate::conformance) async fn moved_and_restored_messages_may_exceed_a_limit(subject: &Subject) {
     let (target, keys) =
-        (subject.queue("target").await, json!({"_max_claim_count": 0, "_dead_letter_queue": "target"}));
+        (subject.queue("target").await, json!({"_max_claim_count": 1, "_dead_letter_queue": "target"}));
     let queue = subject.id("q");
     let created = subject.store().create_queue(&queue, &metadata(keys)).await;
     assert_eq!(created, Ok(Creation::Created));
     subject.posted_within(&target, at_most(1), 1).await;
-    subject.post(&queue, &messages(LONG_S, 2)).await;
+    subject.post_delivered(&queue, &messages(LONG_S, 2)).await;
     assert_eq!(subject.pop(&queue, 10).await, []);
     assert_eq!(subject.count(&target).await, 3);
 

@@ -58,10 +58,11 @@ pub(in crate::conformance) async fn a_message_keeps_the_trace_context_of_its_pos
 
 pub(in crate::conformance) async fn a_dead_letter_keeps_its_trace_context(subject: &Subject) {
     let (queue, dead_letters) = (subject.id("q"), subject.id("letters"));
-    let keys = metadata(json!({"_max_claim_count": 0, "_dead_letter_queue": "letters"}));
+    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"}));
     subject.store().create_queue(&queue, &keys).await.expect("the store answers");
     subject.post_traced(&queue, 1, trace(1)).await;
     subject.post_traced(&queue, 1, None).await;
+    subject.deliver_once(&queue, 2).await;
 
     assert_eq!(subject.pop(&queue, 2).await, []);
 
@@ -70,10 +71,11 @@ pub(in crate::conformance) async fn a_dead_letter_keeps_its_trace_context(subjec
 
 pub(in crate::conformance) async fn a_redriven_message_keeps_its_trace_context(subject: &Subject) {
     let (queue, dead_letters, other) = (subject.id("q"), subject.id("letters"), subject.queue("other").await);
-    let keys = metadata(json!({"_max_claim_count": 0, "_dead_letter_queue": "letters"}));
+    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"}));
     subject.store().create_queue(&queue, &keys).await.expect("the store answers");
     subject.post_traced(&queue, 1, trace(1)).await;
     subject.post_traced(&queue, 1, None).await;
+    subject.deliver_once(&queue, 2).await;
     assert_eq!(subject.pop(&queue, 2).await, []);
     // A message that is not a dead letter can be moved too.
     subject.post_traced(&dead_letters, 1, trace(2)).await;

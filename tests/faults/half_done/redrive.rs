@@ -120,10 +120,15 @@ async fn prepare(api: &Api) {
     for (queue, bodies) in [("gone", &["gone-0"][..]), ("work-a", &["a-0", "a-1", "a-2"]), ("work-b", &["b-0", "b-1"])]
     {
         let path = format!("/v2/queues/{queue}");
-        let keys = json!({ "_max_claim_count": 0, "_dead_letter_queue": "dead" });
+        let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" });
         assert_eq!(answer_to(api.put(&path).json(&keys)).await.0, 201);
         assert_eq!(answer_to(api.post(&format!("{path}/messages"), &batch(bodies, 0))).await.0, 201);
-        assert_eq!(answer_to(api.post(&format!("{path}/claims"), &json!({}))).await.0, 204);
+        let claims = format!("{path}/claims");
+        let (status, claim) = answer_to(api.post(&claims, &json!({}))).await;
+        assert_eq!(status, 201, "{claim}");
+        let id = claim["messages"][0]["href"].as_str().unwrap().rsplit_once('=').unwrap().1;
+        assert_eq!(answer_to(api.delete(&format!("{claims}/{id}"))).await.0, 204);
+        assert_eq!(answer_to(api.post(&claims, &json!({}))).await.0, 204);
     }
     assert_eq!(answer_to(api.delete("/v2/queues/gone")).await.0, 204);
     let posted = answer_to(api.post(&format!("{DEAD}/messages"), &batch(&["plain-0"], 0))).await;

@@ -88,3 +88,17 @@ pub(crate) fn read_queue(row: &[u8]) -> Result<Queue, Error> {
     }
     Ok(Queue { metadata: record::metadata(metadata)?, revision: row.revision })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Earlier releases have stored a limit of 0, and then delivered no message.
+    #[test]
+    fn a_stored_limit_of_0_is_no_limit() {
+        let policy = |limit: u8| Policy::decode(&[&[0, 0, 0, 0, limit, 0, 0, 0, 0], &b"dead"[..]].concat()).unwrap();
+
+        assert_eq!(policy(0), Policy::default());
+        assert_eq!(policy(1).dead_letters.map(|dead_letters| dead_letters.count_max), Some(1));
+    }
+}

@@ -11,15 +11,15 @@ use uuid::Uuid;
 use super::keys::{existing_parts, key};
 use crate::conformance::cases::redrives::{all_to, progress};
 use crate::conformance::support::drivers::{redis, redis_at};
-use crate::conformance::support::subject::{LONG_S, Subject, bodies_of, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, bodies_of, ids_of, message, messages, metadata};
 use support::redis::RedisServer;
 
-/// Creates a queue that delivers no message, with `count` messages.
-async fn queue_that_moves_all(subject: &Subject, count: usize) -> (QueueId, Vec<MessageId>) {
+/// Creates a queue that delivers each message once, with `count` messages that have been delivered.
+async fn queue_of_delivered(subject: &Subject, count: usize) -> (QueueId, Vec<MessageId>) {
     let queue = subject.id("q");
-    let keys = metadata(json!({"_max_claim_count": 0, "_dead_letter_queue": "letters"}));
+    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"}));
     subject.store().create_queue(&queue, &keys).await.unwrap();
-    let ids = subject.post(&queue, &messages(LONG_S, count)).await;
+    let ids = subject.post_delivered(&queue, &messages(LONG_S, count)).await;
     (queue, ids)
 }
 
@@ -46,11 +46,11 @@ fn unblock_arrivals(server: &RedisServer, subject: &Subject) {
 #[tokio::test]
 async fn sealed_bodies_of_dead_letters_on_their_way_are_replaced() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
-    let (queue, _) = queue_that_moves_all(&subject, 1).await;
+    let (queue, _) = queue_of_delivered(&subject, 1).await;
     subject.pop(&queue, 1).await;
     let sealed = |content: u8| Body::sealed(&[content; 40]).unwrap();
     let posted: Vec<_> = (0..10).map(|number| NewMessage { body: sealed(number), ..message(LONG_S, 0) }).collect();
-    subject.post(&queue, &posted).await;
+    subject.post_delivered(&queue, &posted).await;
     block_arrivals(&server, &subject);
     subject.pop(&queue, 10).await;
     assert_eq!(server.command(&["LLEN", &key(&queue, "outbox")]).as_int(), 10);
@@ -71,10 +71,10 @@ async fn sealed_bodies_of_dead_letters_on_their_way_are_replaced() {
 #[tokio::test]
 async fn dead_letters_forwarded_twice_arrive_once() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
-    let (queue, mut ids) = queue_that_moves_all(&subject, 1).await;
+    let (queue, mut ids) = queue_of_delivered(&subject, 1).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 25)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 25)).await);
     subject.pop(&queue, 25).await;
     let outbox = key(&queue, "outbox");
     let kept = format!("{outbox}:kept");
@@ -87,7 +87,7 @@ async fn dead_letters_forwarded_twice_arrive_once() {
     // The state after a forwarder has crashed before it removed delivered dead letters, and more
     // have been added.
     block_arrivals(&server, &subject);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 5)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 5)).await);
     subject.pop(&queue, 5).await;
     unblock_arrivals(&server, &subject);
     assert_eq!(server.command(&["LLEN", &outbox]).as_int(), 5);
@@ -104,16 +104,16 @@ async fn dead_letters_forwarded_twice_arrive_once() {
 #[tokio::test]
 async fn undelivered_dead_letters_do_not_block_claims_and_arrive_later() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
-    let (queue, mut ids) = queue_that_moves_all(&subject, 1).await;
+    let (queue, mut ids) = queue_of_delivered(&subject, 1).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
 
-    ids.extend(subject.post(&queue, &messages(LONG_S, 1)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 1)).await);
     assert_eq!(subject.pop(&queue, 1).await, []);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 1)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 1)).await);
     assert_eq!(subject.claim_for(&queue, 1, 60, 60).await, None);
     unblock_arrivals(&server, &subject);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 1)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 1)).await);
     subject.claim_for(&queue, 1, 60, 60).await;
 
     assert_eq!(arrived_origins(&subject).await, ids);
@@ -131,10 +131,10 @@ fn failed_scripts(server: &RedisServer) -> u64 {
 async fn dead_letters_that_cannot_arrive_are_tried_once_per_visit() {
     let server = Arc::new(RedisServer::start());
     let subject = redis_at(server.clone());
-    let (queue, _) = queue_that_moves_all(&subject, 1).await;
+    let (queue, _) = queue_of_delivered(&subject, 1).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
-    subject.post(&queue, &messages(LONG_S, 1)).await;
+    subject.post_delivered(&queue, &messages(LONG_S, 1)).await;
     subject.pop(&queue, 1).await;
     let before = failed_scripts(&server);
     subject.run_maintenance().await;
@@ -155,10 +155,10 @@ async fn dead_letters_that_cannot_arrive_are_tried_once_per_visit() {
 #[tokio::test]
 async fn a_deleted_queue_stays_registered_until_its_dead_letters_arrive() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
-    let (queue, mut ids) = queue_that_moves_all(&subject, 1).await;
+    let (queue, mut ids) = queue_of_delivered(&subject, 1).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 2)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 2)).await);
     subject.pop(&queue, 2).await;
 
     subject.delete(&queue).await;
@@ -176,10 +176,10 @@ async fn a_deleted_queue_stays_registered_until_its_dead_letters_arrive() {
 #[tokio::test]
 async fn a_deleted_queue_stays_registered_until_its_last_dead_letter_arrives() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
-    let (queue, mut ids) = queue_that_moves_all(&subject, 1).await;
+    let (queue, mut ids) = queue_of_delivered(&subject, 1).await;
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 2_200)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 2_200)).await);
     subject.pop(&queue, 1_000).await;
     unblock_arrivals(&server, &subject);
 
@@ -194,11 +194,11 @@ async fn a_deleted_queue_stays_registered_until_its_last_dead_letter_arrives() {
 #[tokio::test]
 async fn an_arrival_is_remembered_after_its_queue_is_deleted() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
-    let (queue, mut ids) = queue_that_moves_all(&subject, 1).await;
+    let (queue, mut ids) = queue_of_delivered(&subject, 1).await;
     let dead_letters = subject.id("letters");
     subject.pop(&queue, 1).await;
     block_arrivals(&server, &subject);
-    ids.extend(subject.post(&queue, &messages(LONG_S, 1)).await);
+    ids.extend(subject.post_delivered(&queue, &messages(LONG_S, 1)).await);
     subject.pop(&queue, 1).await;
     let (outbox, kept) = (key(&queue, "outbox"), key(&queue, "outbox:kept"));
     server.command(&["COPY", &outbox, &kept]);
@@ -213,10 +213,23 @@ async fn an_arrival_is_remembered_after_its_queue_is_deleted() {
 
     // Late dead letters are not posted to the recreated queue.
     assert_eq!(arrived_origins(&subject).await, []);
-    let again = subject.post(&queue, &messages(LONG_S, 1)).await;
+    let again = subject.post_delivered(&queue, &messages(LONG_S, 1)).await;
     subject.pop(&queue, 1).await;
     assert_eq!(arrived_origins(&subject).await, again);
     assert_eq!(ids.len(), 2);
+}
+
+/// Earlier releases have stored it, and then delivered no message.
+#[tokio::test]
+async fn a_stored_limit_of_0_is_no_limit() {
+    let (server, subject) = (RedisServer::shared_movable(), redis());
+    let (queue, ids) = queue_of_delivered(&subject, 2).await;
+    server.command(&["HSET", &key(&queue, "queue"), "p", "\0\0\0\0\0\0\0\0\0letters"]);
+
+    let claim = subject.claim(&queue, 2, 60).await;
+
+    assert_eq!(ids_of(&claim.messages), ids);
+    assert_eq!(claim.messages.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [1; 2]);
 }
 
 /// Starts a redrive whose first step is cut off when its messages are in the outbox, because no
