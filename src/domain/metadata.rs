@@ -126,6 +126,11 @@ impl Metadata {
         check_range(&keys, DEAD_LETTER_TTL, ttl)?;
         check_range(&keys, MAX_POST_SIZE, (1, limits.max_messages_post_size))?;
         check_range(&keys, DEFAULT_DELAY, (0, u64::from(limits.max_message_delay)))?;
+        for key in [SHARDS, SHARDS_PER_TENANT] {
+            if non_null(&keys, key).is_some_and(|count| count.is_boolean()) {
+                return Err(InvalidMetadata::Type { key, expected: "an integer" });
+            }
+        }
         check_range(&keys, SHARDS, (1, SHARDS_MAX.into()))?;
         let shards = integer_of(&keys, SHARDS)?.and_then(|shards| u64::try_from(shards).ok()).unwrap_or(1);
         check_range(&keys, SHARDS_PER_TENANT, (1, shards))?;

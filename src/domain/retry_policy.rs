@@ -34,8 +34,11 @@ const IGNORE_OVERRIDE: &str = "ignore_subscription_override";
 const KEYS: [&str; 7] = [COUNTS[0], COUNTS[1], COUNTS[2], BACKOFF, IGNORE_OVERRIDE, MINIMUM_DELAY, MAXIMUM_DELAY];
 /// Number of seconds of the back-off phase for each of its steps.
 const STEP_S: u64 = 5;
-/// Maximum delay, in seconds. A policy may name a longer one, which is shortened to this.
-const DELAY_S_MAX: u64 = 366 * 24 * 3600;
+/// Maximum delay, in seconds. Longer ones, which earlier releases have accepted, are shortened to this.
+const DELAY_S_MAX: i64 = 366 * 24 * 3600;
+/// The accepted delays, for error texts. A negative one counts as 0, so that a policy can do without
+/// delays that grow.
+const DELAY_ACCEPTED: &str = "an integer of at most 31622400, in seconds";
 
 /// A parsed policy.
 ///
@@ -117,7 +120,7 @@ pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
         return Err(InvalidRetryPolicy::Value { what: "the policy", expected: "an object" });
     };
     for count in COUNTS {
-        expect(policy, count, "an integer", |value| integer(value).is_some())?;
+        expect(policy, count, "an integer of 0 or more", |value| value.as_i64().is_some_and(|count| count >= 0))?;
     }
     expect(policy, BACKOFF, "linear, arithmetic, geometric or exponential", |value| {
         value.as_str().and_then(Backoff::of_name).is_some()
@@ -190,7 +193,7 @@ impl RetryPolicy {
         } else {
             return None;
         };
-        Some(Duration::from_secs(delay_s.min(DELAY_S_MAX)))
+        Some(Duration::from_secs(delay_s.min(DELAY_S_MAX.unsigned_abs())))
     }
 
     /// Returns the number of retries in the back-off phase.
@@ -246,7 +249,8 @@ fn delay(policy: &Map<String, Value>, key: &'static str, default_s: i64) -> Resu
     let Some(value) = policy.get(key) else {
         return Ok(default_s);
     };
-    integer(value).ok_or(InvalidRetryPolicy::Value { what: key, expected: "an integer" })
+    let delay_s = value.as_i64().filter(|delay_s| *delay_s <= DELAY_S_MAX);
+    delay_s.ok_or(InvalidRetryPolicy::Value { what: key, expected: DELAY_ACCEPTED })
 }
 
 #[cfg(test)]
@@ -297,6 +301,7 @@ mod tests {
     #[test]
     fn retries_go_through_four_phases() {
         assert_eq!(delays_s(&policy(&json!({}))), [0, 0, 0, 5, 5, 5, 5, 10, 15, 20, 25, 30, 30, 30]);
+        // Earlier releases have accepted negative numbers.
         let none = json!({"retries_with_no_delay": 0, "minimum_delay_retries": -1, "maximum_delay_retries": 1});
         assert_eq!(delays_s(&policy(&none)), [5, 10, 15, 20, 25, 30]);
     }
@@ -328,7 +333,7 @@ mod tests {
         #[test]
         fn delays_of_an_accepted_policy_grow_within_its_bounds(
             (minimum_s, span_s) in (0u64..10_000, 10u64..10_000),
-            counts in prop::array::uniform3(-1i64..20),
+            counts in prop::array::uniform3(0usize..20),
             function in prop::sample::select(BACKOFFS.map(|(name, _)| name).to_vec()),
         ) {
             let maximum_s = minimum_s + span_s;
@@ -340,7 +345,7 @@ mod tests {
 
             let delays_s = delays_s(&policy(&value));
 
-            let [at_once, after_minimum, after_maximum] = counts.map(|count| usize::try_from(count).unwrap_or(0));
+            let [at_once, after_minimum, after_maximum] = counts;
             prop_assert!(delays_s[..at_once].iter().all(|delay_s| *delay_s == 0));
             prop_assert!(delays_s[at_once..].is_sorted());
             prop_assert!(delays_s[at_once..][..after_minimum].iter().all(|delay_s| *delay_s == minimum_s));
@@ -352,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn no_accepted_policy_makes_it_panic(
+        fn no_stored_policy_makes_it_panic(
             numbers in prop::array::uniform5(any::<i64>()),
             function in prop::sample::select(BACKOFFS.map(|(name, _)| name).to_vec()),
             attempts: u32,
@@ -362,7 +367,7 @@ mod tests {
             value[BACKOFF] = json!(function);
             let delay = policy(&value).delay(attempts);
 
-            prop_assert!(delay.is_none_or(|delay| delay <= Duration::from_secs(DELAY_S_MAX)));
+            prop_assert!(delay.is_none_or(|delay| delay.as_secs() <= DELAY_S_MAX.unsigned_abs()));
         }
     }
 }

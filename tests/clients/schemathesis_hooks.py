@@ -181,7 +181,7 @@ def separate_retry_delays(case):
     """Makes the delays of a retry policy differ by 10 s, which is the minimum."""
     policy = case.body.get("_retry_policy") if isinstance(case.body, dict) else None
     if isinstance(policy, dict):
-        policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 2**62)
+        policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 10**7)
         policy["maximum_delay"] = policy["minimum_delay"] + 10
 
 
@@ -300,7 +300,7 @@ def use_valid_subscribers_and_options(case):
         options.pop("post_headers", None)
         policy = options.get("_retry_policy")
         if isinstance(policy, dict):
-            policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 2**62)
+            policy["minimum_delay"] = min(policy.get("minimum_delay", 5), 10**7)
             policy["maximum_delay"] = policy["minimum_delay"] + 10
     if case.operation.label.startswith("PATCH") and body.keys() <= {"secret"}:
         body["ttl"] = 600

@@ -32,17 +32,16 @@ fn accepted_values() -> Vec<(&'static str, Vec<Value>)> {
         ("_flavor", values()),
         ("_retry_policy", these(json!([null, {}, {"k": 1}]))),
         ("_unknown", values()),
-        ("_shards", these(json!([null, true, 1, 59, 60, 900, 901]))),
+        ("_shards", these(json!([null, 1, 59, 60, 900, 901]))),
         // Without `_shards` a queue has one shard.
-        ("_shards_per_tenant", these(json!([null, true, 1]))),
+        ("_shards_per_tenant", these(json!([null, 1]))),
     ]
 }
 
 fn retry_policies() -> (Value, Value) {
     let taken = json!([
-        {"retries_with_no_delay": 0, "minimum_delay_retries": 7, "maximum_delay_retries": -1},
+        {"retries_with_no_delay": 0, "minimum_delay_retries": 7, "maximum_delay_retries": i64::MAX},
         {"retries_with_no_delay": null, "retry_backoff_function": null, "ignore_subscription_override": null},
-        {"retries_with_no_delay": true},
         {"retry_backoff_function": "linear"},
         {"retry_backoff_function": "arithmetic", "ignore_subscription_override": true},
         {"retry_backoff_function": "geometric", "ignore_subscription_override": false},
@@ -50,10 +49,17 @@ fn retry_policies() -> (Value, Value) {
         {"minimum_delay": 20},
         {"maximum_delay": 15},
         {"minimum_delay": 100, "maximum_delay": 110},
-        {"minimum_delay": 0, "maximum_delay": i64::MAX},
+        {"minimum_delay": -10, "maximum_delay": 0},
+        {"minimum_delay": 31_622_390, "maximum_delay": 31_622_400},
     ]);
     let refused = json!([
         {"retries_with_no_delay": "3"},
+        {"retries_with_no_delay": true},
+        {"retries_with_no_delay": -1},
+        {"minimum_delay_retries": i64::MIN},
+        {"maximum_delay_retries": false},
+        {"minimum_delay": true, "maximum_delay": 30},
+        {"minimum_delay": 5, "maximum_delay": 31_622_401},
         {"minimum_delay_retries": 3.0},
         {"maximum_delay_retries": [3]},
         {"retry_backoff_function": "cubic"},
