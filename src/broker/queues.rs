@@ -2,7 +2,7 @@
 
 use tokio::task::yield_now;
 
-use super::access::{Resource, require_client};
+use super::access::{AdmittedStore, Resource, require_client};
 use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
@@ -102,8 +102,15 @@ impl Broker {
         })?;
         let has_pooling = self.pooling.is_some();
         let create = async move {
-            let value = store.create_queue(&queue, &metadata).await?;
+            let too_few_replicas = if has_pooling {
+                // The store chooses a pool that reaches the durability, or creates no queue.
+                None
+            } else {
+                check_durability(&store, &queue, &Metadata::default(), &metadata).await?
+            };
+            let value = store.create_queue(&queue, &metadata).await.map_err(out_of_reach)?;
             let mut warnings = metadata.warnings(queue.name().kind(), has_pooling);
+            warnings.extend(too_few_replicas);
             if value == Creation::Existed && !metadata.keys().is_empty() {
                 let current = store.get_queue(&queue).await?;
                 if current.is_some_and(|current| !current.metadata.keys().has_same_entries(metadata.keys())) {
@@ -162,12 +169,12 @@ impl Broker {
                 this.encryption.check(&current.metadata, &metadata)?;
                 this.check_dead_letter_queue(&caller, &current.metadata, &metadata)?;
                 this.check_flavor(&store, queue.project(), &metadata).await?;
+                let too_few_replicas = check_durability(&store, &queue, &current.metadata, &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(queue.name().kind(), &this.limits);
-                    return Ok(WithWarnings {
-                        value,
-                        warnings: metadata.warnings(queue.name().kind(), this.pooling.is_some()),
-                    });
+                    let warnings = metadata.warnings(queue.name().kind(), this.pooling.is_some());
+                    let warnings = warnings.into_iter().chain(too_few_replicas).collect();
+                    return Ok(WithWarnings { value, warnings });
                 }
             }
             Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
@@ -284,6 +291,10 @@ impl Broker {
                 Moved::IsManagementStore => Err(Error::Conflict(format!(
                     "pool {pool} has the database of the management store, so no queue can move there"
                 ))),
+                Moved::OutOfReach(level) => Err(Error::Conflict(format!(
+                    "pool {pool} cannot confirm \"{level}\" at present, which _durability requires of posts to {what}; \
+                     change the servers of the pool, or the metadata"
+                ))),
                 Moved::SameDatabase => Err(Error::Conflict(format!(
                     "pool {pool} and the pool of {what} have the same database, so it cannot move"
                 ))),
@@ -311,6 +322,33 @@ impl Broker {
         let resource = Resource::Project(project.clone(), kind);
         let store = self.store.authorize(caller, Action::CountQueues, resource)?.admit().await?;
         Ok(store.count_queues(project, Some(kind)).await?)
+    }
+}
+
+/// Succeeds if posts to the queue can reach the durability of its new metadata. If only replicas are
+/// missing at present, returns a warning.
+async fn check_durability(
+    store: &AdmittedStore,
+    queue: &QueueId,
+    current: &Metadata,
+    new: &Metadata,
+) -> Result<Option<Warning>, Error> {
+    let Some(level) = new.durability().filter(|level| current.durability() != Some(*level)) else {
+        return Ok(None);
+    };
+    match store.check_durability(queue, level).await {
+        Err(storage::Error::TooFewReplicas { .. }) => Ok(Some(Warning::TooFewReplicas)),
+        checked => Ok(checked.map(|()| None).map_err(out_of_reach)?),
+    }
+}
+
+/// Names the key of metadata whose durability the store cannot reach, if that is the failure.
+fn out_of_reach(error: storage::Error) -> storage::Error {
+    match error {
+        storage::Error::Unsupported(reason) => {
+            storage::Error::Unsupported(format!("No post can reach _durability. {reason}"))
+        }
+        error => error,
     }
 }
 

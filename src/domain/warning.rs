@@ -59,6 +59,8 @@ pub enum Warning {
     },
     /// `_max_claim_count` is 0 or negative.
     NoClaimLimit,
+    /// At present, the server of the queue has fewer replicas than its `_durability` requires.
+    TooFewReplicas,
 }
 
 /// Kinds of names in a request.
@@ -209,6 +211,9 @@ impl fmt::Display for Warning {
             ),
             Self::NoClaimLimit => f.write_str(
                 "\"_max_claim_count\" of 0 or less has no effect; use 1 to move a message after its first delivery, or remove the key",
+            ),
+            Self::TooFewReplicas => f.write_str(
+                "the server of the queue has fewer replicas than \"_durability\" requires; until it has them, every post is refused with 503",
             ),
         }
     }

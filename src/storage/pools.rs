@@ -10,7 +10,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::error::Error;
-use crate::domain::{Flavor, Pool, PoolName, PoolUri, ProjectId, QueueId};
+use crate::domain::{Durability, Flavor, Pool, PoolName, PoolUri, ProjectId, QueueId};
 
 /// Maximum number of pools, with those that are retired.
 pub const POOLS_MAX: usize = 100;
@@ -75,6 +75,8 @@ pub enum Moved {
     SameDatabase,
     /// The pool has the database of the management store.
     IsManagementStore,
+    /// The pool cannot reach the durability that the queue requires of posts.
+    OutOfReach(Durability),
 }
 
 /// The version of the list of pools and flavors. It changes with each change of the list.

@@ -23,6 +23,28 @@ async fn assert_refused(api: &Api, level: &str, reason: &str) {
     assert_eq!(queues["queues"], json!([]), "a refused post creates no queue");
 }
 
+/// Sets the level in the metadata of a new queue and of one that exists, which is refused and changes
+/// nothing.
+async fn assert_not_settable(api: &Api, level: &str, reason: &str) {
+    let assert_refused = async |request: reqwest::RequestBuilder| {
+        let response = request.send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
+        assert!(status == 400 && text.contains("No post can reach _durability.") && text.contains(reason), "{text}");
+    };
+    let patch = json!([{ "op": "add", "path": "/metadata/_durability", "value": level }]).to_string();
+
+    assert_refused(api.put("/v2/queues/new").json(&json!({ "_durability": level }))).await;
+    assert_eq!(api.put("/v2/queues/old").send().await.unwrap().status(), 201);
+    let patched = api.request(reqwest::Method::PATCH, "/v2/queues/old").body(patch);
+    assert_refused(patched.header("Content-Type", "application/openstack-messaging-v2.0-json-patch")).await;
+
+    let queues: serde_json::Value = api.get("/v2/queues").send().await.unwrap().json().await.unwrap();
+    assert_eq!(queues["queues"].as_array().map(Vec::len), Some(1), "{queues}");
+    let old: serde_json::Value = api.get("/v2/queues/old").send().await.unwrap().json().await.unwrap();
+    assert_eq!(old.get("_durability"), None);
+    assert_eq!(api.delete("/v2/queues/old").send().await.unwrap().status(), 204);
+}
+
 #[tokio::test]
 async fn redis_7_confirms_a_sync_only_if_it_syncs_every_write() {
     let redis = RedisServer::start_with(&[AOF, ("appendfsync", "always")]);
@@ -81,6 +103,7 @@ async fn an_embedded_store_confirms_a_sync_if_it_syncs_every_write_and_has_no_re
     {
         let sukkal = Sukkal::start(&store);
         assert_refused(&sukkal.project("p"), "replicas=1", "an embedded store has no replicas").await;
+        assert_not_settable(&sukkal.project("p"), "replicas=1", "an embedded store has no replicas").await;
         let api = create_queue(&sukkal, json!({ "_durability": "fsync" })).await;
         post(&api, "synced", &[]).await.assert_reached("fsync");
     }
@@ -93,6 +116,7 @@ async fn an_embedded_store_confirms_a_sync_if_it_syncs_every_write_and_has_no_re
         let store = format!("embedded:{}", folder.path().display());
         let sukkal = Sukkal::start_with(&store, &[("SUKKAL_EMBEDDED__FSYNC", fsync)]);
         assert_refused(&sukkal.project("p"), "fsync", "embedded.fsync must be group").await;
+        assert_not_settable(&sukkal.project("p"), "fsync", "embedded.fsync must be group").await;
     }
     let sukkal = Sukkal::start("memory:");
     assert_refused(&sukkal.project("p"), "fsync", "needs a file").await;

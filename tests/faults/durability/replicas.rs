@@ -225,3 +225,33 @@ async fn a_connection_that_is_lost_while_a_post_waits_confirms_nothing() {
     waiting.await.unwrap().assert_reached("replicas=1");
     assert_eq!(bodies(&api).await, ["order"]);
 }
+
+/// The number of replicas may change, so the level is accepted.
+#[tokio::test]
+async fn a_queue_that_requires_more_replicas_than_there_are_gets_a_warning() {
+    let master = RedisServer::start();
+    let sukkal = Sukkal::start_with(&master.url(), &[LONG]);
+    let api = sukkal.project("p");
+    let warning = "the server of the queue has fewer replicas than \"_durability\" requires; \
+        until it has them, every post is refused with 503";
+    let warnings = async |request: reqwest::RequestBuilder, status: u16| {
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), status);
+        let values = response.headers().get_all("Sukkal-Warning").iter();
+        values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let patch = |key: &str, value: &str| {
+        let patch = json!([{ "op": "add", "path": format!("/metadata/{key}"), "value": value }]).to_string();
+        let request = api.request(reqwest::Method::PATCH, QUEUE).body(patch);
+        request.header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
+    };
+
+    assert_eq!(warnings(api.put(QUEUE).json(&json!({ "_durability": "replicas=1" })), 201).await, [warning]);
+    assert_eq!(post(&api, "refused", &[]).await.status, 503);
+    assert_eq!(warnings(patch("_durability", "replicas=2"), 200).await, [warning]);
+    // Only a change is checked.
+    assert_eq!(warnings(patch("team", "billing"), 200).await, [""; 0]);
+    let _replica = start_replica(&master);
+    assert_eq!(warnings(patch("_durability", "replicas=1"), 200).await, [""; 0]);
+    post(&api, "received", &[]).await.assert_reached("replicas=1");
+}

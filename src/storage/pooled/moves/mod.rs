@@ -19,9 +19,9 @@ pub(super) use self::running::RunningMoves;
 
 use super::PooledStore;
 use super::live_pools::LivePool;
-use crate::domain::{PoolName, QueueId};
+use crate::domain::{PoolName, Queue, QueueId};
 use crate::storage::redis::RedisStore;
-use crate::storage::{Epoch, Error, Moved, Place, QueueStore, StoredPool};
+use crate::storage::{Epoch, Error, MessageStore, Moved, Place, QueueStore, StoredPool};
 
 /// Maximum number of attempts to move a queue, each of which follows a concurrent deletion or move.
 const ATTEMPTS_MAX: usize = 8;
@@ -37,9 +37,7 @@ impl PooledStore {
                 return Ok(Moved::NoPool);
             };
             // This waits for the end of another move, and undoes one whose process has died.
-            if self.get_queue(queue).await?.is_none() {
-                return Ok(Moved::NoQueue);
-            }
+            let Some(Queue { metadata, .. }) = self.get_queue(queue).await? else { return Ok(Moved::NoQueue) };
             let Some(place) = self.0.management.find_queue(queue).await? else { return Ok(Moved::NoQueue) };
             if place.pool.as_ref() == Some(pool) {
                 return Ok(Moved::Done);
@@ -51,6 +49,12 @@ impl PooledStore {
             }
             if self.is_management_store(&database).await? {
                 return Ok(Moved::IsManagementStore);
+            }
+            if let Some(level) = metadata.durability() {
+                match target.redis.check_durability(queue, level).await {
+                    Err(Error::Unsupported(_) | Error::TooFewReplicas { .. }) => return Ok(Moved::OutOfReach(level)),
+                    checked => checked?,
+                }
             }
             let label = Epoch(place.epoch.0 + 1);
             let begun = Place { pool: place.pool.clone(), epoch: label };
