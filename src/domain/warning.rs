@@ -61,6 +61,8 @@ pub enum Warning {
     NoClaimLimit,
     /// At present, the server of the queue has fewer replicas than its `_durability` requires.
     TooFewReplicas,
+    /// The marker of a list of messages cannot be the id of a message.
+    InvalidMarker(QueueKind),
 }
 
 /// Kinds of names in a request.
@@ -214,6 +216,11 @@ impl fmt::Display for Warning {
             ),
             Self::TooFewReplicas => f.write_str(
                 "the server of the queue has fewer replicas than \"_durability\" requires; until it has them, every post is refused with 503",
+            ),
+            Self::InvalidMarker(kind) => write!(
+                f,
+                "the marker is not valid, so the page is empty; use the id of a message of this {}, or the link of a page",
+                kind.noun()
             ),
         }
     }

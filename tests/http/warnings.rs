@@ -108,6 +108,26 @@ async fn a_delay_that_the_queue_ignores_gets_a_warning() {
     assert_eq!(api.feed("q", "&limit=20").await.len(), 10, "no message is delayed");
 }
 
+/// A reader that has mixed up its markers would see an empty page for ever.
+#[tokio::test]
+async fn an_invalid_marker_gets_a_warning() {
+    let api = new_project();
+    let list = |kind: &str, marker: &str| api.get(&format!("/v2/{kind}/q/messages?marker={marker}"));
+    let expected = |noun: &str| {
+        format!(
+            "the marker is not valid, so the page is empty; use the id of a message of this {noun}, or the link of a page"
+        )
+    };
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+
+    for marker in ["x", "%00", "00000000-0000-0000-0000-000000000000"] {
+        assert_eq!(warnings_of(list("queues", marker), 200).await, [expected("queue")], "{marker}");
+        assert_eq!(warnings_of(list("topics", marker), 200).await, [expected("topic")], "{marker}");
+    }
+    assert_eq!(warnings_of(list("queues", &id), 200).await, [""; 0]);
+    assert_eq!(warnings_of(list("queues", ""), 200).await, [""; 0]);
+}
+
 #[tokio::test]
 async fn headers_that_name_different_projects_get_a_warning() {
     let api = new_project();

@@ -178,7 +178,8 @@ async fn list(
         return Ok(stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events));
     }
     let listing = broker.list_messages(&caller, &queue, &message_query);
-    let Listed { page, position } = while_valid(request.headers(), &settings, message_query.wait_s, listing).await?;
+    let Listed { page, position, warnings } =
+        while_valid(request.headers(), &settings, message_query.wait_s, listing).await?;
     let parameters = [
         ("limit", message_query.limit.map(|limit| limit.to_string())),
         ("echo", echo.map(|echo| echo.to_string())),
@@ -204,7 +205,7 @@ async fn list(
         }
     };
     let document = ListDocument { messages: messages::documents(&queue, &page.messages, view), links: Some(links) };
-    Ok(response::json(&document, messages::documents_bytes(&page.messages)))
+    Ok((Warnings(warnings), response::json(&document, messages::documents_bytes(&page.messages))).into_response())
 }
 
 /// Returns whether a request asks for the states of messages.

@@ -8,7 +8,7 @@ use crate::auth::Caller;
 use crate::broker::access::{Access, AdmittedStore};
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Message, MessageId, Order, QueueId, Rank, Scope};
+use crate::domain::{Message, MessageId, Order, QueueId, Rank, Scope, Warning};
 use crate::storage::{Listing, Page};
 
 /// A query for messages of a feed.
@@ -59,6 +59,8 @@ pub struct Listed {
     pub page: Page,
     /// The position of the page's end; `None` if that is before the oldest message.
     pub position: Option<Rank>,
+    /// The warnings about the query; usually empty.
+    pub warnings: Vec<Warning>,
 }
 
 impl Start {
@@ -125,7 +127,8 @@ impl Broker {
         query.check_order(!wait.is_zero())?;
         // No message is after a marker that cannot be an id of this queue.
         let Some(start) = query.start(queue)? else {
-            return Ok(Listed::default());
+            let warnings = vec![Warning::InvalidMarker(queue.name().kind())];
+            return Ok(Listed { warnings, ..Listed::default() });
         };
         let store = access.admit().await?;
         let after = start.position(&store, queue).await?;
@@ -142,7 +145,7 @@ impl Broker {
         };
         let page = self.encryption.decrypt_page(queue, page)?;
         let position = page.messages.last().map(|message| message.id.rank()).or(after);
-        Ok(Listed { page, position })
+        Ok(Listed { page, position, warnings: Vec::new() })
     }
 
     /// Checks the number of messages that a page may have; without one it is the service's default.
