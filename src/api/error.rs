@@ -254,6 +254,8 @@ impl StoreFailure {
             | StoreError::Overloaded
             | StoreError::NoQueue
             | StoreError::PoolDown(_)
+            | StoreError::PoolOfMoveDown(_)
+            | StoreError::NoPool(_)
             | StoreError::Corrupt(_) => None,
         }
     }

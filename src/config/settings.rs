@@ -204,24 +204,25 @@ impl Setting {
             return Error::Invalid(format!("{option} is not accepted ({source}): {expected}"));
         }
         let value = self.value.to_string().replace('\n', " ");
-        let example = self.example(name);
-        Error::Invalid(format!("{option} is {value} ({source}); {expected}, for example {example}"))
+        let example = self.example(name).map(|example| format!(", for example {example}")).unwrap_or_default();
+        Error::Invalid(format!("{option} is {value} ({source}); {expected}{example}"))
     }
 
-    /// Shows how to set the default value in the same source.
-    fn example(&self, name: &str) -> String {
+    /// Shows how to set the default value in the same source; `None` if the default is empty.
+    fn example(&self, name: &str) -> Option<String> {
         let bare = match &self.default {
             Value::String(text) => text.clone(),
             Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
             other => other.to_string(),
         };
-        match &self.source {
+        let example = match &self.source {
             Source::Default | Source::File(_) => {
                 format!("{} = {}", name.rsplit('.').next().unwrap_or(name), self.default)
             }
             Source::Environment(variable) => format!("{variable}={bare}"),
             Source::Flag => format!("--{name} {bare}"),
-        }
+        };
+        (!bare.is_empty()).then_some(example)
     }
 }
 

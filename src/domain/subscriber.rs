@@ -41,7 +41,11 @@ pub enum InvalidSubscriber {
     #[error("subscriber has {0} bytes; at most {URI_BYTES_MAX} are allowed")]
     Length(usize),
     /// The scheme is not allowed.
-    #[error("subscriber has {}; the subscriber type must be supported in the list {allowed:?}", .scheme.as_ref().map_or_else(|| "no scheme".to_owned(), |scheme| format!("the scheme {scheme:?}")))]
+    #[error(
+        "subscriber has {}; the subscriber type must be supported in the list {allowed:?}{}",
+        .scheme.as_ref().map_or_else(|| "no scheme".to_owned(), |scheme| format!("the scheme {scheme:?}")),
+        if .scheme.as_deref() == Some(MAILTO) { "; for mailto, the operator of the service must set up [mail]" } else { "" }
+    )]
     Scheme {
         /// The scheme, if the text has one.
         scheme: Option<String>,
@@ -245,10 +249,15 @@ mod tests {
     /// Rows 8.3-4, 8.7-1.
     #[test]
     fn an_unsupported_scheme_is_refused_with_the_supported_ones() {
-        for text in ["mailto:a@b.example", "email://fake", "ftp://a", "fake", "", "//a", "://a", "1http://a"] {
+        for text in ["email://fake", "ftp://a", "fake", "", "//a", "://a", "1http://a"] {
             let error = error_of(text);
             assert!(error.ends_with("must be supported in the list [\"http\", \"https\"]"), "{text}: {error}");
         }
+        assert!(
+            error_of("mailto:a@b.example").ends_with(
+                "the list [\"http\", \"https\"]; for mailto, the operator of the service must set up [mail]"
+            )
+        );
         for text in ["trust+ftp://a", "trust+://a", "trust+trust+http://a", "trust+"] {
             assert!(error_of(text).contains("must be supported in the list"), "{text}");
         }

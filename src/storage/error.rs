@@ -66,6 +66,12 @@ pub enum Error {
          A list of the names only does not need the pool."
     )]
     PoolDown(PoolName),
+    /// The move of a queue has not finished, because a pool is down.
+    #[error("The pool {0} is down, so the move has not finished. Please try again when the pool is up.")]
+    PoolOfMoveDown(PoolName),
+    /// There is no pool for a new queue. The text says for which queues.
+    #[error("There is no pool for {0}. The operator of the service must create one.")]
+    NoPool(String),
     /// The store contains or has returned data that this release cannot read. This is a defect.
     #[error("the store has returned invalid data: {0}")]
     Corrupt(String),
@@ -92,10 +98,11 @@ impl Error {
             | Self::DiskFull(reason)
             | Self::MemoryFull(reason)
             | Self::Corrupt(reason) => reason,
+            Self::NoPool(_) => "there is no pool for the queue",
             Self::TooFewReplicas { .. } => "its server has too few replicas",
             Self::Overloaded => "it has more requests than it can serve in time",
             Self::NoQueue => "it does not have the queue",
-            Self::PoolDown(_) => "one of its pools is down",
+            Self::PoolDown(_) | Self::PoolOfMoveDown(_) => "one of its pools is down",
         }
     }
 
@@ -127,7 +134,9 @@ impl Error {
             | Self::DiskFull(_)
             | Self::MemoryFull(_)
             | Self::NoQueue
-            | Self::PoolDown(_) => true,
+            | Self::PoolDown(_)
+            | Self::PoolOfMoveDown(_)
+            | Self::NoPool(_) => true,
             Self::Unsupported(_) | Self::Corrupt(_) => false,
         }
     }

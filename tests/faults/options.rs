@@ -108,7 +108,7 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             variable("SUKKAL_QUOTAS__PROJECTS_FILE", "/no/such/file"),
             "SUKKAL_QUOTAS__PROJECTS_FILE is \"/no/such/file\" (in the environment); the file cannot be read: No such \
-             file or directory (os error 2), for example SUKKAL_QUOTAS__PROJECTS_FILE=",
+             file or directory (os error 2)",
         ),
         (
             variable("SUKKAL_TRANSPORT__MAX_WAIT", "100000"),
@@ -174,7 +174,7 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             file("[metrics]\nqueues = [\"orders\"]"),
             "metrics.queues is [\"orders\"] (in FILE, line 2, column 1); it must be a list of at most 500 queues, each \
-             as \"PROJECT/QUEUE\", for example queues = []",
+             as \"PROJECT/QUEUE\"",
         ),
         (
             variable("SUKKAL_JWT__ALGORITHMS", "RS256, HS256"),
@@ -189,8 +189,7 @@ fn a_bad_option_is_refused_in_one_line() {
         ),
         (
             file("[jwt]\naudience = [\"\"]"),
-            "jwt.audience is [\"\"] (in FILE, line 2, column 1); it must be a list of texts that are not empty, for \
-             example audience = []",
+            "jwt.audience is [\"\"] (in FILE, line 2, column 1); it must be a list of texts that are not empty",
         ),
         (
             file("[keystone]\nauth_url = \"https://user:secret@keystone\""),
@@ -204,22 +203,18 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             variable("SUKKAL_TELEMETRY__OTLP_ENDPOINT", "https://collector:4318"),
             "SUKKAL_TELEMETRY__OTLP_ENDPOINT is \"https://collector:4318\" (in the environment); it must be the URL of a \
-             server without TLS, such as \"http://127.0.0.1:4318\", or empty, for example \
-             SUKKAL_TELEMETRY__OTLP_ENDPOINT=",
+             server without TLS, such as \"http://127.0.0.1:4318\", or empty",
         ),
         (
             variable("SUKKAL_TRANSPORT__CORS_ORIGINS", "http://localhost:3000, https://App.example.com/"),
             &format!(
                 "SUKKAL_TRANSPORT__CORS_ORIGINS is [\"http://localhost:3000\", \"https://App.example.com/\"] (in the \
-                 environment); {ORIGINS}, for example SUKKAL_TRANSPORT__CORS_ORIGINS="
+                 environment); {ORIGINS}"
             ),
         ),
         (
             file("[transport]\ncors_origins = [\"null\"]"),
-            &format!(
-                "transport.cors_origins is [\"null\"] (in FILE, line 2, column 1); {ORIGINS}, for example \
-                 cors_origins = []"
-            ),
+            &format!("transport.cors_origins is [\"null\"] (in FILE, line 2, column 1); {ORIGINS}"),
         ),
         (
             file("[transport]\nclient_id = \"none\""),
@@ -229,13 +224,12 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             variable("SUKKAL_TRANSPORT__DEFAULT_PROJECT", "a\tb"),
             "SUKKAL_TRANSPORT__DEFAULT_PROJECT is \"a\\tb\" (in the environment); it must be the id of a project, with at \
-             most 256 characters and no control characters, or empty, for example SUKKAL_TRANSPORT__DEFAULT_PROJECT=",
+             most 256 characters and no control characters, or empty",
         ),
         (
             variable("SUKKAL_AUTH__STRATEGIES", "none, ldap"),
             "SUKKAL_AUTH__STRATEGIES is [\"none\", \"ldap\"] (in the environment); it must be a list of strategies, of \
-             which there are \"none\", \"proxy\", \"keystone\", \"jwt\", \"tokens\", for example \
-             SUKKAL_AUTH__STRATEGIES=",
+             which there are \"none\", \"proxy\", \"keystone\", \"jwt\", \"tokens\"",
         ),
         (
             file("[auth]\nstrategies = [\"proxy\"]"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::{Deployment, PROJECT, admin, answered, bodies, list, post, until};
 use support::sukkal::Sukkal;
@@ -124,4 +125,28 @@ async fn a_move_continues_if_its_client_disconnects() {
 
     until("the queue is in its new pool", async || deployment.pools_of(PROJECT, "q") == ["b"]).await;
     assert_eq!(bodies(&list(&server.project(PROJECT), "q").await), ["m"]);
+}
+
+/// The operator learns which of the two pools to repair.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_move_names_the_pool_that_is_down() {
+    let deployment = Deployment::start(&[1, 0]).await;
+    let server = deployment.serve();
+    post(&server.project(PROJECT), "q", "m").await;
+
+    for (number, name) in [(1, "b"), (0, "a")] {
+        let killed = deployment.pools[number].clone();
+        spawn_blocking(move || killed.kill()).await.unwrap();
+        let refusal = answered(move_to(&server, "q", &json!({"pool": "b"})), 503).await;
+        let expected =
+            format!("The pool {name} is down, so the move has not finished. Please try again when the pool is up.");
+        assert_eq!(refusal["description"], json!(expected));
+        let restarted = deployment.pools[number].clone();
+        spawn_blocking(move || restarted.restart()).await.unwrap();
+        until("the pool is up", async || {
+            answered(admin(&server, Method::GET, "health"), 200).await[name]["storage_reachable"] == true
+        })
+        .await;
+    }
+    assert_eq!(deployment.pools_of(PROJECT, "q"), ["a"]);
 }

@@ -146,3 +146,16 @@ async fn recovers(server: &Sukkal, api: &Api) {
     let page: Value = list().await.json().await.unwrap();
     assert_eq!(bodies(&page), ["kept"]);
 }
+
+#[tokio::test]
+async fn a_missing_pool_is_reported_to_the_client_and_in_the_log() {
+    let deployment = Deployment::start(&[1]).await;
+    let server = deployment.serve();
+    deployment.set_weights(&server, &[0]).await;
+    let text = "There is no pool for new queues. The operator of the service must create one.";
+
+    let refusal = answered(server.project(PROJECT).put("/v2/queues/new"), 503).await;
+
+    assert_eq!(refusal["description"], json!(text));
+    server.logged(text).await;
+}

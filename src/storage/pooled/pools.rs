@@ -192,19 +192,22 @@ impl PooledStore {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if there is no pool for the queue, or if all of them are down or
-    /// excluded.
+    /// [`Error::NoPool`] if there is no pool for the queue, and [`Error::Unavailable`] if all of them are
+    /// down or excluded.
     fn choose_among(&self, metadata: &Metadata, excluded: &[PoolName]) -> Result<Option<PoolName>, Error> {
         let flavor = metadata.flavor();
         let pools = self.0.pools.all();
         let eligible: Vec<&Arc<LivePool>> = pools.values().filter(|pool| accepts(&pool.config, flavor)).collect();
         let are_unusable = self.0.pools.all_unusable().values().any(|pool| accepts(&pool.config, flavor));
         if eligible.is_empty() && !are_unusable {
-            return match flavor {
-                None if self.0.options.has_virtual_pool => Ok(None),
-                None => Err(Error::Unavailable("there is no pool for new queues".to_owned())),
-                Some(flavor) => Err(Error::Unavailable(format!("flavor {flavor} has no pool for new queues"))),
+            let of_flavor = match flavor {
+                None if self.0.options.has_virtual_pool => return Ok(None),
+                None => String::new(),
+                Some(flavor) => format!(" of the flavor {flavor}"),
             };
+            let error = Error::NoPool(format!("new queues{of_flavor}"));
+            warn!(%error, "cannot create a queue");
+            return Err(error);
         }
         let is_eligible =
             |pool: &&Arc<LivePool>| pool.is_up() && !pool.is_closed && !excluded.contains(&pool.config.name);

@@ -21,7 +21,7 @@ use super::PooledStore;
 use super::live_pools::LivePool;
 use crate::domain::{PoolName, Queue, QueueId};
 use crate::storage::redis::RedisStore;
-use crate::storage::{Epoch, Error, MessageStore, Moved, Place, QueueStore, StoredPool};
+use crate::storage::{Epoch, Error, Maintenance, MessageStore, Moved, Place, QueueStore, StoredPool};
 
 /// Maximum number of attempts to move a queue, each of which follows a concurrent deletion or move.
 const ATTEMPTS_MAX: usize = 8;
@@ -29,6 +29,28 @@ const ATTEMPTS_MAX: usize = 8;
 impl PooledStore {
     /// Moves the queue to this pool: see [`crate::storage::PoolStore::move_queue`].
     pub(super) async fn move_to(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
+        match self.try_to_move(queue, pool).await {
+            Err(error @ (Error::Unavailable(_) | Error::NotSent(_))) => {
+                Err(self.pool_down_in_move(queue, pool).await.map_or(error, Error::PoolOfMoveDown))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Returns the pool of a failed move that is down, if one is.
+    async fn pool_down_in_move(&self, queue: &QueueId, target: &PoolName) -> Option<PoolName> {
+        let source = self.0.management.find_queue(queue).await.ok().flatten().and_then(|place| place.pool);
+        for name in [Some(target.clone()), source].into_iter().flatten() {
+            if let Ok(pool) = self.pool(&name)
+                && pool.redis.ping().await.is_err()
+            {
+                return Some(name);
+            }
+        }
+        None
+    }
+
+    async fn try_to_move(&self, queue: &QueueId, pool: &PoolName) -> Result<Moved, Error> {
         for _ in 0..ATTEMPTS_MAX {
             self.refresh_pools().await?;
             let Some(target) =

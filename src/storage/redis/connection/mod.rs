@@ -336,6 +336,8 @@ impl Connection {
             | Error::Overloaded
             | Error::NoQueue
             | Error::PoolDown(_)
+            | Error::PoolOfMoveDown(_)
+            | Error::NoPool(_)
             | Error::Corrupt(_) => {}
         }
     }
