@@ -246,3 +246,47 @@ impl Broker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::auth::Client;
+    use crate::broker::WITHDRAWALS_MAX;
+    use crate::broker::claims::ClaimRequest;
+    use crate::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
+    use crate::broker::test_options::{limits, push_config};
+    use crate::domain::{Body, ClientIdRule, ProjectId};
+    use crate::metrics::Metrics;
+    use crate::storage::embedded::EmbeddedStore;
+
+    #[tokio::test]
+    async fn a_claim_ends_by_itself_if_too_many_are_being_withdrawn() {
+        let store = Arc::new(EmbeddedStore::in_memory().unwrap());
+        let broker = Broker::new(store, limits(), push_config(), None, Arc::new(Metrics::default()));
+        let id = ClientIdRule::Text(1..=9).parse("a client").unwrap();
+        let project = ProjectId::new("p").unwrap();
+        let queue = QueueId::new(project.clone(), "q".parse().unwrap()).unwrap();
+        let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
+        let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
+        let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body };
+        let post = PostRequest { drafts: vec![draft], bytes: 0, idempotency: None, trace: None, durability: None };
+        broker.post_messages(&caller, queue.clone(), post).await.unwrap();
+        let taken = broker.create_claim(&caller, queue.clone(), ClaimRequest::default()).await.unwrap();
+        let claim = taken.messages().expect("the message is available").value.id;
+        let exists_after_withdrawal = async || {
+            drop(ReturnGuard::of_claim(&broker, &queue, claim));
+            broker.drain().await;
+            broker.get_claim(&caller, &queue, &claim.to_string()).await.is_ok()
+        };
+
+        let others = broker.withdrawals.try_acquire_many(u32::try_from(WITHDRAWALS_MAX).unwrap()).unwrap();
+        assert!(exists_after_withdrawal().await);
+        drop(others);
+
+        assert!(!exists_after_withdrawal().await);
+    }
+}

@@ -35,5 +35,7 @@ mod requests;
 mod sentinel;
 mod service_manager;
 mod stalls;
+mod stop_in_outage;
 mod stored;
+mod unread_responses;
 mod waiting;

@@ -1,5 +1,5 @@
 //! Messages of HTTP/2 streams that are reset, or whose connection breaks, before the response is
-//! written.
+//! written, or whose client does not accept it.
 
 use std::time::Duration;
 
@@ -110,6 +110,19 @@ async fn a_broken_connection_returns_the_messages_of_all_its_streams() {
     for queue in ["a", "b"] {
         assert_eq!(returned(&mut other, queue).await, queue);
     }
+}
+
+#[tokio::test]
+async fn a_message_that_its_client_does_not_accept_in_time_is_returned() {
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1")]);
+    let mut other = Http2::open(&server).await;
+    let (mut http, _closed) = connection_with_window(&server, 0).await;
+    let waiting = http.wait_for_message(&server, "q").await;
+    other.post("q", "one").await;
+
+    let _unread = head(waiting).await;
+
+    assert_eq!(returned(&mut other, "q").await, "one");
 }
 
 #[tokio::test]

@@ -152,6 +152,11 @@ impl Scene {
         Stored { redis: &self.redis, project: self.project }
     }
 
+    fn has_letter_under_way(&self) -> bool {
+        let stored = self.stored();
+        stored.registered().iter().any(|queue| stored.outbox_length(queue) > 0)
+    }
+
     fn queue(&self, name: &str) -> QueueId {
         QueueId::new(ProjectId::new(self.project).unwrap(), name.parse().unwrap()).unwrap()
     }
@@ -172,7 +177,14 @@ impl Scene {
         let answer = tokio::select! {
             biased;
             () = reached(&gate) => None,
-            answer = answer_to(request(&api, &contents)) => Some(answer),
+            answer = answer_to(request(&api, &contents)) => {
+                // A claim may be answered while its dead letters are still on their way.
+                until("no letter is under way, or the process is to be killed", async || {
+                    gate.has_happened() || !self.has_letter_under_way()
+                })
+                .await;
+                Some(answer)
+            }
         };
         let kill_point = if gate.has_happened() { kill_point } else { KillPoint::AfterResponse };
         sukkal.kill();
@@ -181,9 +193,7 @@ impl Scene {
         self.stored().assert_consistent();
         let next = start_with_janitor(self.redis.url(), &[OPERATOR, TOKENS]).await;
         until("the register names just the queues that exist, and no letter is under way", async || {
-            let stored = self.stored();
-            let (queues, registered) = (stored.queues(), stored.registered());
-            queues == registered && registered.iter().all(|queue| stored.outbox_length(queue) == 0)
+            self.stored().queues() == self.stored().registered() && !self.has_letter_under_way()
         })
         .await;
         let api = next.project(self.project);

@@ -23,7 +23,7 @@ const SERVERS: usize = 3;
 pub(super) const POOLS: usize = 2;
 /// Number of deliveries in the other pool during each outage of a pool.
 const DELIVERIES_DURING_OUTAGE: usize = 20;
-/// Longer than a delivery lease.
+/// Longer than a delivery lease, and than the attempts that its holder may have begun.
 const LEASE_OVER_US: i64 = 41_000_000;
 /// Time in which requests and commands of killed processes arrive.
 const ARRIVAL: Duration = Duration::from_millis(50);

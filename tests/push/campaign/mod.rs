@@ -1,9 +1,10 @@
 //! Many subscriptions receive messages while processes are killed or told to stop and the store is
 //! restarted. A checker verifies the recorded history.
 //!
-//! A delivery lease lasts 40 s. The short form therefore kills all processes at once and moves the
-//! clocks of the queues past the lease. This is safe, because no holder is alive. The long form
-//! also kills single processes, whose leases expire by themselves.
+//! A delivery lease lasts 7 s, and ordered subscriptions wait up to 32 s longer for attempts of a lost
+//! holder. The short form therefore kills all processes at once and moves the clocks of the queues past both.
+//! This is safe, because no holder is alive. The long form also kills single processes, whose leases expire by
+//! themselves.
 //!
 //! `SUKKAL_PUSHED` sets the number of deliveries and selects the long form. `SUKKAL_SEED` repeats
 //! the decisions of the endpoint and the choices of the campaign, but not their timing. A history
@@ -41,7 +42,7 @@ const SUBSCRIPTIONS: usize = QUEUES * SUBSCRIPTIONS_PER_QUEUE;
 const DELIVERIES: usize = 2_000;
 /// Options of a Redis that loses no acknowledged write when it is killed.
 const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
-/// Longest time without a first delivery of any message. It is longer than a lease.
+/// Longest time without a first delivery of any message. It is longer than a lease and an attempt.
 const STANDSTILL_MAX: Duration = Duration::from_secs(100);
 /// Time in which a delivery that must not happen would be noticed.
 const QUIET: Duration = Duration::from_millis(1_500);
