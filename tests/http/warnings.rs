@@ -125,7 +125,6 @@ async fn an_invalid_marker_gets_a_warning() {
         assert_eq!(warnings_of(list("topics", marker), 200).await, [expected("topic")], "{marker}");
     }
     assert_eq!(warnings_of(list("queues", &id), 200).await, [""; 0]);
-    assert_eq!(warnings_of(list("queues", ""), 200).await, [""; 0]);
 }
 
 #[tokio::test]
@@ -177,10 +176,9 @@ async fn keys_are_escaped_and_shortened_in_the_header() {
     assert_eq!(warnings[4], "further unknown metadata keys have no effect");
 }
 
-/// Swaps the last two characters.
+/// Doubles the last character.
 fn misspelled(name: &str) -> String {
-    let (start, end) = name.split_at(name.len() - 2);
-    start.chars().chain(end.chars().rev()).collect()
+    name.chars().chain(name.chars().last()).collect()
 }
 
 /// A list of queues or topics takes other parameters for filters by metadata.

@@ -12,7 +12,6 @@ use super::arguments::segment;
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, counted, inline};
-use super::pages::Pages;
 use super::table::{Align, Cell, Color, Table};
 
 /// How often the state of a task is requested.
@@ -113,23 +112,21 @@ pub(super) async fn ls(queue: &str, service: &Service, output: &mut Output) -> R
         ("CREATED", left),
         ("ERROR", left),
     ]);
-    let mut pages = Pages::new(service, "tasks", queue_path(queue, "/tasks"), None);
-    while let Some(tasks) = pages.next().await? {
-        for task in tasks {
-            if output.is_json() {
-                output.document(&task)?;
-                continue;
-            }
-            table.row([
-                inline(&task["id"], true).into(),
-                Cell::colored(inline(&task["state"], true), (task["state"] == "failed").then_some(Color::Red)),
-                count(&task["moved"]).into(),
-                count(&task["skipped"]).into(),
-                count(&task["remaining"]).into(),
-                inline(&task["created"], true).into(),
-                inline(&task["error"], true).into(),
-            ]);
+    let listed = service.get(&queue_path(queue, "/tasks")).await?;
+    for task in listed["tasks"].as_array().into_iter().flatten() {
+        if output.is_json() {
+            output.document(task)?;
+            continue;
         }
+        table.row([
+            inline(&task["id"], true).into(),
+            Cell::colored(inline(&task["state"], true), (task["state"] == "failed").then_some(Color::Red)),
+            count(&task["moved"]).into(),
+            count(&task["skipped"]).into(),
+            count(&task["remaining"]).into(),
+            inline(&task["created"], true).into(),
+            inline(&task["error"], true).into(),
+        ]);
     }
     output.table(&table)
 }

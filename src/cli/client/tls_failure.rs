@@ -19,7 +19,10 @@ pub(super) fn explain(error: &io::Error, host: &str) -> String {
 
 fn certificate(cause: &CertificateError, host: &str) -> String {
     match cause {
-        CertificateError::UnknownIssuer => "is not trusted, because its issuer is unknown; name the certificate of the \
+        // The last two: an issuer of this name is known, but it has another key.
+        CertificateError::UnknownIssuer
+        | CertificateError::BadSignature
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => "is not trusted, because its issuer is unknown; name the certificate of the \
                                             issuer, or a certificate that is self-signed, with --cacert FILE"
             .to_owned(),
         CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {

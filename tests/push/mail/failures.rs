@@ -108,6 +108,7 @@ async fn a_mail_server_that_hangs_delays_no_webhook_and_attempts_end_in_time() {
         events.iter().any(|event| event["address"].as_str().unwrap().starts_with(name))
     };
     until("the server hangs", async || ["hang", "drip"].iter().all(|name| has_begun(name))).await;
+    bench.wait_until(&hanging[2].1, |figures| figures["attempts"].as_u64() >= Some(1)).await;
     advance(Duration::from_secs(25)).await;
     for (_, subscription) in &hanging[..2] {
         assert_eq!(bench.attempts(subscription).await, [Value::Null; 0], "the webhook has not waited for it");
