@@ -64,12 +64,9 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let (maintained, store) = (opened.maintained(), opened.store);
     let service = service(config, store.clone())?;
     let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
-    let _warning = warning_without_tokens(config, store.clone());
+    let _warning = warn_of_options(config, store.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
     broker.follow_quotas();
-    if config.push.require_confirmation && !push_config(config).require_confirmation {
-        warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
-    }
 
     info!(address = %listener.local_addr()?, store = %config.store, tls = tls.is_some(), "listening");
     let _certificates = tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow_files())));
@@ -148,9 +145,12 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     }
 }
 
-/// Warns in a task of its own if no client can authenticate, because the only strategy is `tokens` and there is
-/// no token.
-fn warning_without_tokens(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
+/// Warns of options that have no effect. In a task of its own, also warns if no client can authenticate, because
+/// the only strategy is `tokens` and there is no token.
+fn warn_of_options(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
+    if config.push.require_confirmation && !push_config(config).require_confirmation {
+        warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
+    }
     let has_admin = config.tokens.admin_token.reveal().is_some() || config.tokens.admin_token_file.is_some();
     if config.auth.strategies != [AuthStrategy::Tokens] || has_admin {
         return None;

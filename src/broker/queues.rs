@@ -132,13 +132,10 @@ impl Broker {
     /// Returns the metadata that the owner of the queue has set. A queue that does not exist has none.
     pub async fn get_metadata(&self, caller: &Caller, queue: &QueueId) -> Result<WithWarnings<Metadata>, Error> {
         let store = self.store.authorize(caller, Action::GetQueue, queue)?.admit().await?;
-        Ok(match store.get_queue(queue).await? {
-            Some(queue) => WithWarnings { value: queue.metadata, warnings: Vec::new() },
-            None => {
-                let warnings = vec![Warning::NoQueue(queue.name().kind())];
-                WithWarnings { value: Metadata::default(), warnings }
-            }
-        })
+        let found = store.get_queue(queue).await?;
+        let missing = found.is_none().then(|| Warning::NoQueue(queue.name().kind()));
+        let value = found.map(|queue| queue.metadata).unwrap_or_default();
+        Ok(WithWarnings { value, warnings: missing.into_iter().collect() })
     }
 
     /// Returns whether the queue exists. The caller must be allowed to perform the action.

@@ -148,6 +148,7 @@ impl<'k> UnknownNames<'k> {
     }
 
     /// Notes those of the names that are unknown.
+    #[must_use]
     pub fn check_all<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
         for name in names {
             self.check(name);
@@ -243,9 +244,7 @@ pub fn shown(text: &str) -> String {
 /// is compared.
 #[must_use]
 pub fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    if name.chars().nth(NAME_CHARS_MIN - 1).is_none() {
-        return None;
-    }
+    name.chars().nth(NAME_CHARS_MIN - 1)?;
     let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
     let similarity = |known: &&'static str| (strsim::jaro(&name, known), *known);
     let (similarity, nearest) = known.iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;

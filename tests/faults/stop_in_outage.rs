@@ -44,9 +44,9 @@ async fn a_process_that_stops_in_an_outage_ends_in_time_and_loses_no_message() {
         let popped = answered(api.delete(POP)).await.expect("the store answers");
 
         if executes {
-            proxy.hold_replies()
+            proxy.hold_replies();
         } else {
-            redis.pause()
+            redis.pause();
         }
         let claims = join_all((0..REQUESTS).map(|_| answered(claim(&api, 60))));
         let pops = join_all((0..REQUESTS).map(|_| answered(api.delete(POP))));
@@ -64,9 +64,9 @@ async fn a_process_that_stops_in_an_outage_ends_in_time_and_loses_no_message() {
         let answers = [claims, pops, vec![posted]].concat();
         assert!(answers.iter().all(Option::is_none), "Redis did not answer: {answers:?}");
         if executes {
-            proxy.restore()
+            proxy.restore();
         } else {
-            redis.resume()
+            redis.resume();
         }
 
         let next = start(&redis.url(), &[]);
@@ -98,7 +98,7 @@ async fn a_process_that_stops_in_an_outage_still_deletes_the_messages_of_a_pop()
     let options = [("SUKKAL_LOG__FILTER", "debug"), ("SUKKAL_JANITOR__PAUSE", "86400")];
     let (mut sukkal, next) = (start(&gate.url(), &options), start(&redis.url(), &[]));
     let waiting = tokio::spawn(answered(sukkal.project(PROJECT).delete(&format!("{POP}&wait=30"))));
-    until("the pop waits", async || metric(&sukkal, "sukkal_waiting_requests").await == 1.0).await;
+    until("the pop waits", async || metric(&sukkal, "sukkal_waiting_requests").await > 0.5).await;
 
     // The pop is executed, and the deletion is not.
     gate.hold_after(1);

@@ -40,7 +40,9 @@ impl Policy {
         }
         let mut roles = Vec::new();
         parse(Preset::Roles).for_each(|check| check.add_roles(&mut roles));
-        checks.iter().for_each(|check| check.add_roles(&mut roles));
+        for check in &checks {
+            check.add_roles(&mut roles);
+        }
         Self { checks, roles }
     }
 
