@@ -116,11 +116,19 @@ pub(super) async fn claim_all(api: &Api, progress: &Progress, queue: &str) -> Ve
 
 /// Lets messages become dead letters, and redrives those that have arrived.
 pub(super) async fn redrive(api: &Api, progress: &Progress) {
-    let fail = || api.post(&format!("{FAILING}/claims?limit=20"), &json!({}));
-    let start = || api.post(&format!("{FAILED}/redrive"), &json!({ "to": "redriven" }));
-    for request in [&fail as &(dyn Fn() -> RequestBuilder + Sync), &start] {
-        while answered(progress, request()).await.is_none() {}
+    let deliver = || api.post(&format!("{FAILING}/claims?limit=20"), &json!({}));
+    let delivered = loop {
+        if let Some((_, answer)) = answered(progress, deliver()).await {
+            break answer;
+        }
+    };
+    // The next claim moves those that were delivered.
+    if let Some(href) = delivered["messages"][0]["href"].as_str() {
+        let claim = href.split("claim_id=").nth(1).unwrap();
+        while answered(progress, api.delete(&format!("{FAILING}/claims/{claim}"))).await.is_none() {}
     }
+    let start = || api.post(&format!("{FAILED}/redrive"), &json!({ "to": "redriven" }));
+    while answered(progress, start()).await.is_none() {}
     let tasks = || api.get(&format!("{FAILED}/tasks"));
     let is_running = |answer: (StatusCode, Value)| answer.1["tasks"][0]["state"] == "running";
     while answered(progress, tasks()).await.is_none_or(is_running) {

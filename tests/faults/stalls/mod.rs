@@ -135,8 +135,8 @@ async fn assert_nothing_is_lost(name: &str, sukkal: &Sukkal, stops: &[Duration],
 async fn prepare(api: &Api, endpoint: &Endpoint) {
     // A message that is claimed by nobody who knows would become a dead letter.
     let once = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" });
-    let never = json!({ "_max_claim_count": 0, "_dead_letter_queue": "failed" });
-    for (queue, metadata) in [(CLAIMED, &once), (REDRIVEN, &once), (FAILING, &never), (FAILED, &json!({}))] {
+    let failing = json!({ "_max_claim_count": 1, "_dead_letter_queue": "failed" });
+    for (queue, metadata) in [(CLAIMED, &once), (REDRIVEN, &once), (FAILING, &failing), (FAILED, &json!({}))] {
         until("the queue is created", async || {
             api.put(queue).json(metadata).send().await.unwrap().status().is_success()
         })
