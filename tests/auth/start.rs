@@ -3,6 +3,7 @@
 use super::{STRATEGIES, TRUSTED_PROXIES};
 use crate::faults::process::{Program, refused};
 use support::ports::free_port;
+use support::sukkal::Sukkal;
 
 #[test]
 fn without_strategies_only_a_loopback_address_is_served() {
@@ -42,16 +43,15 @@ fn the_strategy_none_on_another_address_is_a_warning() {
     assert!(unused[0].contains("auth.trusted_proxies has no effect without"), "{unused:#?}");
 }
 
-#[test]
-fn tokens_without_any_token_are_a_warning_that_says_how_to_generate_one() {
+#[tokio::test]
+async fn tokens_without_any_token_are_a_warning_that_says_how_to_generate_one() {
     let strategies = [(STRATEGIES, "tokens"), ("SUKKAL_POLICY__PRESET", "roles")];
 
-    let mut program = Program::start(&["--bind", "0", "--store", "memory:"], &strategies);
+    let sukkal = Sukkal::start_with("memory:", &strategies);
 
-    program.wait_until_logged(
-        "auth.strategies is \"tokens\", but there is no token, so no client can authenticate; generate one with `sukkal \
-         token generate`, and name its file in tokens.admin_token_file",
-    );
+    let warning = "auth.strategies is \\\"tokens\\\", but there is no token, so no client can authenticate; generate one \
+                   with `sukkal token generate`, and name its file in tokens.admin_token_file";
+    sukkal.logged(warning).await;
 }
 
 /// Nothing is opened for a server that may not start.
