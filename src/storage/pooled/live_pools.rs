@@ -1,19 +1,22 @@
 //! The pools that a process uses, by name.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
 
 use crate::domain::{FlavorName, Pool, PoolName};
 use crate::storage::redis::RedisStore;
-use crate::storage::{Driver, Processed};
+use crate::storage::{Driver, Error, Processed};
 
 /// For how long a pool that has refused a new queue counts as down for new queues.
 const REFUSAL_TIME: Duration = Duration::from_secs(10);
+/// Minimum time between two warnings that there is no pool, because clients may cause them.
+const WARNING_PAUSE: Duration = Duration::from_secs(60);
 
 /// The pools of a process, by name.
 #[derive(Default)]
@@ -23,6 +26,8 @@ pub(super) struct Pools {
     pub(super) unusable: RwLock<Arc<BTreeMap<PoolName, UnusablePool>>>,
     /// What was processed in pools that are not used any more.
     pub(super) processed_before: RwLock<Processed>,
+    /// When it was last logged that there is no pool for a queue.
+    warned_at: Mutex<Option<Instant>>,
 }
 
 /// A pool of the list.
@@ -67,6 +72,15 @@ impl Pools {
 
     pub(super) fn all_unusable(&self) -> Arc<BTreeMap<PoolName, UnusablePool>> {
         self.unusable.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs why a queue cannot be created, at most once a minute.
+    pub(super) fn warn_of_missing(&self, error: &Error) {
+        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned_at.is_none_or(|warned_at| warned_at.elapsed() >= WARNING_PAUSE) {
+            *warned_at = Some(Instant::now());
+            warn!(%error, "cannot create a queue");
+        }
     }
 }
 

@@ -206,7 +206,7 @@ impl PooledStore {
                 Some(flavor) => format!(" of the flavor {flavor}"),
             };
             let error = Error::NoPool(format!("new queues{of_flavor}"));
-            warn!(%error, "cannot create a queue");
+            self.0.pools.warn_of_missing(&error);
             return Err(error);
         }
         let is_eligible =
