@@ -8,7 +8,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, Error as TlsError, RootCertStore, crypto::ring};
+
+use crate::text;
 
 /// Returns the certificates that the operating system trusts, or those in `SSL_CERT_FILE`.
 ///
@@ -26,19 +30,25 @@ pub fn trusted_certificates() -> io::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Returns the certificates in a file, in PEM format.
+/// Reads the certificates in a file in PEM format, which may have none.
 ///
 /// # Errors
 ///
-/// Why there are none.
-pub fn certificates_in(file: &Path) -> io::Result<RootCertStore> {
+/// The file cannot be read, or one of its certificates cannot be decoded.
+pub fn certificates_in(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let text = text::read_bytes(file)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    certificates.map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// Returns a store that trusts these certificates and no others.
+///
+/// # Errors
+///
+/// A certificate is malformed.
+pub fn only(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_certs_from_paths(Some(file), None);
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        return Err(io::Error::other(format!("{} has no certificates{reason}", file.display())));
-    }
+    certificates.into_iter().try_for_each(|certificate| roots.add(certificate))?;
     Ok(roots)
 }
 

@@ -53,6 +53,9 @@ fn a_self_signed_certificate_of_the_guide_is_trusted_if_it_is_named() {
         assert_eq!(ping(&url(host), Some(&own)), (Some(0), String::new()), "{host}");
     }
     assert!(command(&url("localhost"), "ping").env("SUKKAL_CACERT", &own).output().unwrap().status.success());
+    let marked = folder.path().join("marked.pem");
+    std::fs::write(&marked, [b"\xef\xbb\xbf", &*std::fs::read(&own).unwrap()].concat()).unwrap();
+    assert_eq!(ping(&url("localhost"), Some(&marked)), (Some(0), String::new()), "a byte order mark has no meaning");
     for (host, cacert, reason) in [
         ("localhost", None, "is not trusted, because its issuer is unknown; name the certificate of the issuer, or a"),
         ("127.0.0.2", Some(&*own), "is not valid for 127.0.0.2"),

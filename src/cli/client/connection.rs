@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::error::Error;
@@ -127,10 +128,20 @@ where
 
 fn tls(cacert: Option<&Path>) -> Result<TlsConnector, Error> {
     let trusted = match cacert {
-        Some(file) => outbound::certificates_in(file).map_err(|error| Error::Usage(error.to_string()))?,
+        Some(file) => only_in(file)?,
         None => outbound::trusted_certificates().map_err(|error| Error::Failed(error.to_string()))?,
     };
     Ok(TlsConnector::from(Arc::new(outbound::tls_config(trusted))))
+}
+
+/// Returns a store that trusts only the certificates in a file.
+fn only_in(file: &Path) -> Result<RootCertStore, Error> {
+    let unusable = |reason: &dyn ToString| Error::Usage(format!("{}: {}", file.display(), reason.to_string()));
+    let certificates = outbound::certificates_in(file).map_err(|error| unusable(&error))?;
+    if certificates.is_empty() {
+        return Err(Error::Usage(format!("{} has no certificates", file.display())));
+    }
+    outbound::only(certificates).map_err(|error| unusable(&error))
 }
 
 impl From<hyper::Error> for Failure {

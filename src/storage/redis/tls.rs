@@ -244,9 +244,7 @@ fn verifier_of(roots: RootCertStore) -> Arc<WebPkiServerVerifier> {
 
 fn read_certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unusable = |reason: String| TlsError::File(option, path.to_owned(), reason);
-    let text = text::read_bytes(path).map_err(|error| unusable(error.to_string()))?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.map_err(|error| unusable(error.to_string()))?;
+    let certificates = outbound::certificates_in(path).map_err(|error| unusable(error.to_string()))?;
     if certificates.is_empty() {
         return Err(unusable("it contains no certificate in PEM format".to_owned()));
     }
@@ -254,11 +252,7 @@ fn read_certificates(option: &'static str, path: &Path) -> Result<Vec<Certificat
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(CA, path)? {
-        roots.add(certificate).map_err(|error| TlsError::File(CA, path.to_owned(), error.to_string()))?;
-    }
-    Ok(roots)
+    outbound::only(read_certificates(CA, path)?).map_err(|error| TlsError::File(CA, path.to_owned(), error.to_string()))
 }
 
 fn read_own(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
