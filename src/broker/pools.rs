@@ -91,7 +91,7 @@ impl Broker {
         let store = self.store.authorize(caller, Action::DeletePool, Resource::Store)?.admit().await?;
         let Ok(name) = name.parse::<PoolName>() else {
             load(&store).await?;
-            return Ok(WithWarnings { value: (), warnings: Vec::new() });
+            return Ok(WithWarnings::none(()));
         };
         self.run_to_completion(async move {
             for _ in 0..ATTEMPTS_MAX {
@@ -100,7 +100,7 @@ impl Broker {
                 let mut list = load(&store).await?;
                 let is_this = |stored: &StoredPool| stored.pool.name == name && stored.pool.is_retired;
                 let Some(at) = list.pools.iter().position(is_this) else {
-                    return Ok(WithWarnings { value: (), warnings: Vec::new() });
+                    return Ok(WithWarnings::none(()));
                 };
                 if store.pool_has_queues(&name).await.unwrap_or(true) {
                     return Ok(WithWarnings { value: (), warnings: vec![Warning::PoolRetired] });
@@ -108,7 +108,7 @@ impl Broker {
                 list.pools.remove(at);
                 // Refused if the list has changed, because the pool may have been revived meanwhile.
                 if store.replace_pools(list.version.clone().as_ref(), &list).await? {
-                    return Ok(WithWarnings { value: (), warnings: Vec::new() });
+                    return Ok(WithWarnings::none(()));
                 }
             }
             Err(changes_too_often())

@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::integer::integer;
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy, PolicySetting};
-use super::warning::{NameKind, UnknownNames};
+use super::warning::{NameKind, of_unknown};
 use super::{JsonObject, QueueName, SignatureAlgorithm, Warning};
 
 const RETRY_POLICY: &str = "_retry_policy";
@@ -77,7 +77,7 @@ pub fn warnings_of_connection(options: &Value) -> Vec<Warning> {
 
 fn resembling(options: &Map<String, Value>) -> Vec<Warning> {
     let names = options.keys().map(String::as_str);
-    UnknownNames::new(NameKind::SubscriptionOption, &KNOWN).check_all(names).into_warnings()
+    of_unknown(NameKind::SubscriptionOption, &KNOWN, names)
 }
 
 /// How the messages of a queue are delivered to a subscriber.

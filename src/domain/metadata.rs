@@ -11,7 +11,7 @@ use super::msgpack::{Reader, Token};
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
-use super::warning::{NameKind, UnknownNames};
+use super::warning::{NameKind, of_unknown};
 use super::{JsonObject, Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
@@ -158,7 +158,7 @@ impl Metadata {
     #[must_use]
     pub fn warnings(&self, kind: QueueKind, has_pooling: bool) -> Vec<Warning> {
         let keys = self.reserved.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
-        let mut warnings = UnknownNames::new(NameKind::MetadataKey, &KNOWN_KEYS).check_all(keys).into_warnings();
+        let mut warnings = of_unknown(NameKind::MetadataKey, &KNOWN_KEYS, keys);
         warnings.extend(non_null(&self.reserved, RETRY_POLICY).iter().flat_map(retry_policy::warnings));
         let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
         if kind == QueueKind::Topic {

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::Warning;
 use super::integer::integer;
-use super::warning::{NameKind, UnknownNames};
+use super::warning::{NameKind, of_unknown};
 
 const MINIMUM_DELAY: &str = "minimum_delay";
 const MAXIMUM_DELAY: &str = "maximum_delay";
@@ -139,7 +139,7 @@ pub fn check(policy: &Value) -> Result<(), InvalidRetryPolicy> {
 #[must_use]
 pub fn warnings(policy: &Value) -> Vec<Warning> {
     let keys = policy.as_object().into_iter().flat_map(|policy| policy.keys().map(String::as_str));
-    UnknownNames::new(NameKind::PolicyKey, &KEYS).check_all(keys).into_warnings()
+    of_unknown(NameKind::PolicyKey, &KEYS, keys)
 }
 
 impl RetryPolicy {

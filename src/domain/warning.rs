@@ -132,7 +132,8 @@ impl<'k> UnknownNames<'k> {
             return;
         }
         self.left -= 1;
-        let warning = Warning::Unknown { what: self.what, name: shown(name), nearest: nearest(name, self.known) };
+        let warning =
+            Warning::Unknown { what: self.what, name: shown(name), nearest: nearest(name, self.known.iter().copied()) };
         // Names that resemble no known one may have a meaning for the client.
         let may_be_own = matches!(self.what, NameKind::Filter | NameKind::SubscriptionOption);
         let is_own = may_be_own && matches!(warning, Warning::Unknown { nearest: None, .. });
@@ -147,19 +148,32 @@ impl<'k> UnknownNames<'k> {
         }
     }
 
-    /// Notes those of the names that are unknown.
-    #[must_use]
-    pub fn check_all<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
-        for name in names {
-            self.check(name);
-        }
-        self
-    }
-
     /// Returns the warnings about the names.
     #[must_use]
     pub fn into_warnings(self) -> Vec<Warning> {
         self.warnings
+    }
+}
+
+/// Returns warnings about those of the names that are unknown.
+#[must_use]
+pub fn of_unknown<'n>(
+    what: NameKind,
+    known: &[&'static str],
+    names: impl IntoIterator<Item = &'n str>,
+) -> Vec<Warning> {
+    let mut unknown = UnknownNames::new(what, known);
+    for name in names {
+        unknown.check(name);
+    }
+    unknown.into_warnings()
+}
+
+impl<T> WithWarnings<T> {
+    /// Returns a result without warnings.
+    #[must_use]
+    pub fn none(value: T) -> Self {
+        Self { value, warnings: Vec::new() }
     }
 }
 
@@ -240,14 +254,14 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns the most similar known name, if one is similar enough. Only the beginning of a long name
-/// is compared.
+/// Returns the most similar known name, if one is similar enough. Upper and lower case are equal. Only the
+/// beginning of a long name is compared.
 #[must_use]
-pub fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     name.chars().nth(NAME_CHARS_MIN - 1)?;
     let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
-    let similarity = |known: &&'static str| (strsim::jaro(&name, known), *known);
-    let (similarity, nearest) = known.iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let similarity = |known: &'k str| (strsim::jaro(&name, &known.to_ascii_lowercase()), known);
+    let (similarity, nearest) = known.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
     (similarity >= SIMILARITY_MIN).then_some(nearest)
 }
 

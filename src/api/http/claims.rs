@@ -75,7 +75,7 @@ async fn create(
     let WithWarnings { value: term, warnings } =
         match body::read(&parts.headers, body, BODY_BYTES_MAX, Error::Request).await? {
             Some(body) => claims::parse_term(&body)?,
-            None => WithWarnings { value: TermDraft::default(), warnings: Vec::new() },
+            None => WithWarnings::none(TermDraft::default()),
         };
     let claim = broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer });
     let response = match while_valid(&parts.headers, &settings, wait_s, claim).await? {

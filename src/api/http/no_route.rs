@@ -27,7 +27,7 @@ fn hint(path: &str, settings: &Settings) -> String {
     if let Some(option) = switched_off {
         return format!(" This one exists only if the operator has set {option}.");
     }
-    match nearest(resource, &RESOURCES) {
+    match nearest(resource, RESOURCES) {
         Some(nearest) if nearest != resource => format!(" Did you mean /v2/{nearest}?"),
         _ => String::new(),
     }

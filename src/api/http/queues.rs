@@ -194,7 +194,7 @@ async fn purge(
     let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
     let WithWarnings { value: kinds, warnings } = match body {
         Some(body) => wire::purge::parse(&body)?,
-        None => WithWarnings { value: wire::purge::ALL.to_vec(), warnings: Vec::new() },
+        None => WithWarnings::none(wire::purge::ALL.to_vec()),
     };
     if kinds.contains(&Kind::Messages) {
         broker.purge_queue(&caller, queue.clone()).await?;

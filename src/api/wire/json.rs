@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::api::Error;
 use crate::domain::msgpack::{self, Converted, Reader, Token};
-use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::warning::{NameKind, of_unknown};
 use crate::domain::{self, Body, Warning};
 use crate::text::{is_utf_16, without_mark};
 
@@ -111,7 +111,7 @@ impl Serialize for JsonBody<'_> {
 /// Returns warnings about the fields of a body with other names than these.
 #[must_use]
 pub fn unknown_fields(fields: &Map<String, Value>, known: &[&'static str]) -> Vec<Warning> {
-    UnknownNames::new(NameKind::Field, known).check_all(fields.keys().map(String::as_str)).into_warnings()
+    of_unknown(NameKind::Field, known, fields.keys().map(String::as_str))
 }
 
 /// Returns the integer in a field of a document.

@@ -14,7 +14,7 @@ use super::view::{OriginDocument, View};
 use crate::api::Error;
 use crate::broker::messages::{Delay, Draft, TenantDraft};
 use crate::domain::msgpack::{Reader, Token};
-use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::warning::{NameKind, UnknownNames, of_unknown};
 use crate::domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant, WithWarnings};
 
 /// Maximum number of ids in a `Location` header. Clients and proxies refuse long headers.
@@ -229,7 +229,7 @@ pub fn parse_drafts(json: &[u8]) -> Result<WithWarnings<Vec<Draft>>, Error> {
     let mut reader = Reader::new(&document);
     if let Some(Token::Object(length)) = reader.token().filter(|token| *token != Token::Object(1)) {
         let names = reader.entries(length).map(|(name, _)| str::from_utf8(name).unwrap_or_default());
-        drafts.warnings.extend(UnknownNames::new(NameKind::Field, &[MESSAGES]).check_all(names).into_warnings());
+        drafts.warnings.extend(of_unknown(NameKind::Field, &[MESSAGES], names));
     }
     Ok(drafts)
 }

@@ -14,9 +14,7 @@ pub use self::rule::{Preset, Rule};
 
 use self::check::Check;
 use super::Client;
-
-/// Maximum number of wrong, missing or extra characters in a role for which another one is suggested.
-const TYPOS_MAX: usize = 2;
+use crate::domain::warning::nearest;
 
 /// Decides about the operations that clients ask for.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,9 +66,7 @@ impl Policy {
     /// Returns the role with the most similar name, if one is similar enough.
     #[must_use]
     pub fn nearest_role(&self, role: &str) -> Option<&str> {
-        let distance = |known: &str| strsim::osa_distance(&role.to_ascii_lowercase(), &known.to_ascii_lowercase());
-        let (typos, nearest) = self.roles.iter().map(|known| (distance(known), &**known)).min()?;
-        (typos <= TYPOS_MAX).then_some(nearest)
+        nearest(role, self.roles.iter().map(|known| &**known))
     }
 }
 

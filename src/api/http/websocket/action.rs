@@ -24,7 +24,7 @@ use crate::api::http::warnings::Warnings;
 use crate::api::wire::frame::{FieldType, FrameRequest};
 use crate::broker::quotas::ConcurrencyUnit;
 use crate::broker::subscriptions::ConnectedSubscription;
-use crate::domain::warning::{NameKind, UnknownNames};
+use crate::domain::warning::{NameKind, of_unknown};
 use crate::domain::{ProjectId, Warning};
 use crate::memory_budget::MemoryShare;
 
@@ -133,8 +133,8 @@ impl Action {
     pub(super) fn warnings(&self, frame: &FrameRequest) -> Vec<Warning> {
         let fields = self.required.iter().chain(self.optional).map(|(name, _)| *name);
         let known: Vec<&'static str> = self.parameters().chain(fields).collect();
-        let unknown = UnknownNames::new(NameKind::Field, &known).check_all(frame.field_names());
-        frame.warnings.iter().cloned().chain(unknown.into_warnings()).collect()
+        let unknown = of_unknown(NameKind::Field, &known, frame.field_names());
+        frame.warnings.iter().cloned().chain(unknown).collect()
     }
 
     /// Returns the parameters of the path.
