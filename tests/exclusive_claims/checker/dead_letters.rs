@@ -38,7 +38,7 @@ pub(super) fn check_dead_letters(
             };
             let missing = (history.rules.count_max as usize).saturating_sub(life.deliveries.len());
             uncounted += missing;
-            if missing > uncertainty.claims_by(ended) || uncounted > uncertainty.limits_by(ended) {
+            if missing > uncertainty.count_by(ended) || uncounted > uncertainty.limits_by(ended) {
                 return Err(violation(
                     Rule::UnjustifiedDeadLetter,
                     format!("was delivered {} times, and became a dead letter", life.deliveries.len()),

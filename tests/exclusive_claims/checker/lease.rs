@@ -68,9 +68,9 @@ pub(super) fn uncertain<'a>(history: &'a History, clock: &StoreClock) -> impl It
     history.claims.iter().filter(uncertain).map(|claim| (claim, claim.limit - claim.messages().len()))
 }
 
-/// Returns the time until which an unreported message may have been in the claim.
-pub(super) fn unreported_until(claim: &Claim, clock: &StoreClock) -> u64 {
-    ends(claim.span, claim.term, clock).1
+/// Returns the latest end of a lease that began within the span.
+pub(super) fn latest_end(span: Span, term: Term, clock: &StoreClock) -> u64 {
+    ends(span, term, clock).1
 }
 
 impl Lease {

@@ -18,10 +18,11 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt;
 
+use sukkal::storage;
 use uuid::Uuid;
 
 use self::life::{Delivery, Life, Lives};
-use super::history::{Action, ClaimUse, Claimed, Count, History, Outcome, Span};
+use super::history::{Action, ClaimUse, Claimed, Count, History, Outcome, Span, Term};
 use support::timeline::clock::StoreClock;
 
 const EVENTS_MAX: usize = 12;
@@ -104,11 +105,20 @@ pub(super) struct Summary {
     pub(super) drained: usize,
 }
 
-/// Messages that claims and pops may have taken without reporting them: those without a response,
+const POP_TERM: Term = Term { ttl_s: storage::POP_TERM.ttl_s, grace_s: storage::POP_TERM.grace_s };
+
+/// Claims and pops that may have taken messages without reporting them: those without a response,
 /// and claims that expired before their response, which leaves out messages that had ended by then.
-struct Uncertainty {
-    claims: Vec<(Span, u64, usize)>,
-    pops: Vec<(Span, usize)>,
+struct Uncertainty(Vec<Unreported>);
+
+struct Unreported {
+    span: Span,
+    is_pop: bool,
+    /// Maximum number of messages that it may have taken.
+    limit: usize,
+    /// Until when it may hold them. A pop is a claim until its messages are deleted: if its process was
+    /// killed in between, they return when that claim expires.
+    held_until: u64,
 }
 
 pub(super) fn check(history: &History) -> Result<Summary, Violation> {
@@ -226,7 +236,7 @@ fn check_count(history: &History, count: &Count, lives: &Lives, uncertainty: &Un
     }
     present = proven.max(present.saturating_sub(uncertainty.popped_by(ended)));
     maybe_present += unseen(history, lives, ended);
-    maybe_claimed = maybe_present.min(maybe_claimed + uncertainty.claimed(count.span));
+    maybe_claimed = maybe_present.min(maybe_claimed + uncertainty.held(count.span));
     let is_between = |number: u64, least: usize, most: usize| (least as u64..=most as u64).contains(&number);
     if !is_between(count.total, present, maybe_present)
         || !is_between(count.claimed, held, maybe_claimed)
@@ -295,44 +305,55 @@ fn summary(history: &History, lives: &Lives) -> Summary {
 
 impl Uncertainty {
     fn of(history: &History, clock: &StoreClock) -> Self {
-        let claims = lease::uncertain(history, clock);
-        let claims = claims.map(|(claim, untold)| (claim.span, lease::unreported_until(claim, clock), untold));
-        let pops = history.pops.iter().filter(|pop| pop.messages.is_none());
-        Self { claims: claims.collect(), pops: pops.map(|pop| (pop.span, pop.limit)).collect() }
+        let claims = lease::uncertain(history, clock).map(|(claim, limit)| {
+            let held_until = lease::latest_end(claim.span, claim.term, clock);
+            Unreported { span: claim.span, is_pop: false, limit, held_until }
+        });
+        let pops = history.pops.iter().filter(|pop| pop.messages.is_none()).map(|pop| {
+            let held_until = lease::latest_end(pop.span, POP_TERM, clock);
+            Unreported { span: pop.span, is_pop: true, limit: pop.limit, held_until }
+        });
+        Self(claims.chain(pops).collect())
     }
 
-    /// Returns how many messages may be in such claims during the span.
-    fn claimed(&self, Span { invoked, ended }: Span) -> usize {
-        let meanwhile = self.claims.iter().filter(|(span, to, _)| span.invoked <= ended && invoked <= *to);
-        meanwhile.map(|(.., limit)| limit).sum()
+    fn begun_by(&self, moment: u64) -> impl Iterator<Item = &Unreported> {
+        self.0.iter().filter(move |one| one.span.invoked <= moment)
     }
 
+    /// Returns how many messages they may hold at some time in the span.
+    fn held(&self, Span { invoked, ended }: Span) -> usize {
+        let meanwhile = self.begun_by(ended).filter(|one| invoked <= one.held_until);
+        meanwhile.map(|one| one.limit).sum()
+    }
+
+    /// Returns how many messages such pops may have deleted by then.
     fn popped_by(&self, moment: u64) -> usize {
-        self.pops.iter().filter(|(span, _)| span.invoked <= moment).map(|(_, limit)| limit).sum()
+        self.begun_by(moment).filter(|one| one.is_pop).map(|one| one.limit).sum()
     }
 
-    fn taken(&self, span: Span) -> usize {
-        self.claimed(span) + self.popped_by(span.ended)
+    /// Returns how many messages may be held or deleted at some time in the span.
+    fn taken(&self, Span { invoked, ended }: Span) -> usize {
+        let taking = self.begun_by(ended).filter(|one| one.is_pop || invoked <= one.held_until);
+        taking.map(|one| one.limit).sum()
     }
 
     fn is_any_claim(&self) -> bool {
-        !self.claims.is_empty()
+        self.0.iter().any(|one| !one.is_pop)
     }
 
-    /// Returns how many such claims there were by then.
-    fn claims_by(&self, moment: u64) -> usize {
-        self.claims.iter().filter(|(span, ..)| span.invoked <= moment).count()
+    /// Returns how many there were by then.
+    fn count_by(&self, moment: u64) -> usize {
+        self.begun_by(moment).count()
     }
 
     /// Returns the largest number of messages that they can have delivered.
     fn limits_by(&self, moment: u64) -> usize {
-        self.claims.iter().filter(|(span, ..)| span.invoked <= moment).map(|(.., limit)| limit).sum()
+        self.begun_by(moment).map(|one| one.limit).sum()
     }
 
     /// Returns whether one of them may have been executed during the span.
     fn is_any_taking_during(&self, Span { invoked, ended }: Span) -> bool {
-        let spans = self.claims.iter().map(|(span, ..)| span).chain(self.pops.iter().map(|(span, _)| span));
-        spans.into_iter().any(|span| span.invoked <= ended && invoked <= span.ended)
+        self.begun_by(ended).any(|one| invoked <= one.span.ended)
     }
 }
 

@@ -265,6 +265,21 @@ fn the_stats_match_the_model() {
     assert_eq!(rule_broken_by(|history| history.count(75, 2, 1)), Some(Rule::Miscounted));
 }
 
+/// Its process may have been killed before the deletion of its messages, which then return.
+#[test]
+fn messages_of_a_pop_without_a_response_may_be_counted_as_claimed_for_a_minute() {
+    let count_after = |second| {
+        rule_broken_by(|history| {
+            history.pops.push(Pop { span: at(100), limit: 1, messages: None, is_paused: false });
+            history.count(second, 2, 1);
+        })
+    };
+
+    assert_eq!(count_after(99), Some(Rule::Miscounted));
+    assert_eq!((count_after(101), count_after(159)), (None, None));
+    assert_eq!(count_after(165), Some(Rule::Miscounted));
+}
+
 #[test]
 fn a_claim_without_a_response_may_hide_messages_until_it_expires() {
     let unknown = |history: &mut History| {
