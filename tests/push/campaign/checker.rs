@@ -16,8 +16,8 @@ use super::history::{Disturbance, DisturbanceKind, History, Request};
 use support::timeline::Moment;
 
 /// Maximum time until an outcome is saved: the interval of the service, which is 100 ms, and slack
-/// for a machine on which other tests run.
-const UNSAVED_MAX_US: u64 = 100_000 + 1_400_000;
+/// for a machine on which other tests run. With a load of 20 on two cores, 1.9 s were seen.
+const UNSAVED_MAX_US: u64 = 100_000 + 3_400_000;
 /// Time after an outage until processes use the store again: their pauses before they connect, and
 /// slack as above.
 const RECOVERY_US: u64 = 1_500_000;
@@ -293,15 +293,15 @@ mod tests {
     #[test]
     fn a_kill_after_the_outcome_was_saved_excuses_no_delivery_again() {
         let mut requests = in_order();
-        requests.push(delivered(0, 2, 9 * SECOND_US));
+        requests.push(delivered(0, 2, 12 * SECOND_US));
         let killed = kill(3 * SECOND_US + UNSAVED_MAX_US + 2_000);
-        assert_violation(&history(requests.clone(), vec![killed]), "could have been saved for 1.501000 s");
+        assert_violation(&history(requests.clone(), vec![killed]), "could have been saved for 3.501000 s");
 
         let outage = during(DisturbanceKind::Outage, 3 * SECOND_US + 200_000, 5 * SECOND_US);
         check(&history(requests.clone(), vec![outage, kill(6_700_000)])).unwrap();
         let elsewhere = Disturbance { affected: Affected::Pool(1), ..outage };
         assert_violation(&history(requests.clone(), vec![elsewhere, kill(6_700_000)]), "could have been saved");
-        assert_violation(&history(requests, vec![outage, kill(8_000_000)]), "could have been saved");
+        assert_violation(&history(requests, vec![outage, kill(10_000_000)]), "could have been saved");
     }
 
     #[test]
