@@ -69,7 +69,7 @@ use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Trusts};
 use crate::domain::{
-    ConfirmationRequest, Limits, MailRules, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig,
+    ConfirmationRequest, Limits, MailRules, MonitoredQueues, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig,
 };
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
@@ -132,7 +132,7 @@ pub struct Options {
     /// What clients may do.
     pub policy: Policy,
     /// The queues that the metrics include.
-    pub monitored_queues: Vec<QueueId>,
+    pub monitored_queues: Vec<MonitoredQueues>,
     /// The quotas of projects.
     pub quotas: QuotaConfig,
     /// How pools are managed; `None` without pooling.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cached::Cached;
-use crate::domain::QueueId;
-use crate::metrics::scrape::QueueFigures;
+use crate::domain::MonitoredQueues;
+use crate::metrics::scrape::MonitoredFigures;
 
 /// Minimum time between two pings of the store.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -14,14 +14,14 @@ const QUEUES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The monitored queues, and what was read last.
 pub(super) struct Monitor {
-    pub(super) queues: Arc<Vec<QueueId>>,
+    pub(super) queues: Arc<Vec<MonitoredQueues>>,
     pub(super) is_up: Cached<bool>,
-    pub(super) queue_figures: Cached<Arc<Vec<QueueFigures>>>,
+    pub(super) queue_figures: Cached<Arc<MonitoredFigures>>,
 }
 
 impl Monitor {
     /// Creates a monitor of the store and these queues.
-    pub(super) fn new(queues: Vec<QueueId>) -> Self {
+    pub(super) fn new(queues: Vec<MonitoredQueues>) -> Self {
         Self {
             queues: Arc::new(queues),
             is_up: Cached::new(PING_INTERVAL),

@@ -1,6 +1,7 @@
 //! Gathers the metrics. What the store must be asked for is asked at most once per interval, however
 //! many callers read the metrics, and a store that does not answer delays them by a second at most.
 
+use std::collections::BTreeSet;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +14,9 @@ use super::access::Resource;
 use super::monitor::Monitor;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{QueueId, Summary};
-use crate::metrics::scrape::{Figures, QueueFigures};
+use crate::domain::{MonitoredQueues, ProjectId, QueueId, QueueKind, Summary};
+use crate::metrics::scrape::{Figures, MonitoredFigures, QueueFigures};
+use crate::storage::{NameRange, QueueListing};
 
 /// How long a reader of the metrics waits for a ping of the store.
 const PING_WAIT_MAX: Duration = Duration::from_millis(100);
@@ -24,6 +26,8 @@ const QUEUES_WAIT_MAX: Duration = Duration::from_secs(1);
 const AGE_MAX: Duration = Duration::from_secs(60);
 /// Maximum duration of a reading. Queues that are not read by then are left out.
 const READING_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of queues that are read. Each of them is read several times a minute.
+const QUEUES_MAX: usize = 500;
 /// Maximum number of queues that are read at the same time.
 const READS_IN_FLIGHT_MAX: usize = 8;
 
@@ -50,8 +54,8 @@ impl Broker {
         Ok(self.metrics.exposition(figures))
     }
 
-    /// Returns the figures of the monitored queues, without those that could not be read.
-    async fn queue_figures(&self) -> Arc<Vec<QueueFigures>> {
+    /// Returns the figures of the monitored queues.
+    async fn queue_figures(&self) -> Arc<MonitoredFigures> {
         let Monitor { queues, queue_figures, .. } = &self.monitor;
         if queues.is_empty() {
             return Arc::default();
@@ -59,11 +63,11 @@ impl Broker {
         let this = self.clone();
         let read = queue_figures.get(QUEUES_WAIT_MAX, || async move { Arc::new(this.read_monitored_queues().await) });
         let read = read.await.or_else(|| queue_figures.last(AGE_MAX));
-        read.unwrap_or_default()
+        read.unwrap_or_else(|| Arc::new(MonitoredFigures { missing: queues.len(), ..MonitoredFigures::default() }))
     }
 
-    async fn read_monitored_queues(&self) -> Vec<QueueFigures> {
-        let queues = self.monitor.queues.clone();
+    async fn read_monitored_queues(&self) -> MonitoredFigures {
+        let (queues, unlisted) = self.monitored_queues().await;
         let reads = queues.iter().map(async |queue| (queue, self.read_figures(queue).await));
         let mut reads =
             stream::iter(reads).buffer_unordered(READS_IN_FLIGHT_MAX).take_until(sleep(READING_MAX)).boxed();
@@ -74,8 +78,50 @@ impl Broker {
                 Err(error) => debug!(%error, %queue, "cannot read a queue for the metrics"),
             }
         }
+        drop(reads);
         figures.sort_unstable_by(|one, other| one.queue.cmp(&other.queue));
-        figures
+        MonitoredFigures { missing: queues.len() - figures.len() + unlisted, queues: figures }
+    }
+
+    /// Returns the monitored queues, and the number of projects whose queues are not all included,
+    /// because they cannot be listed or are too many.
+    async fn monitored_queues(&self) -> (BTreeSet<QueueId>, usize) {
+        let (mut queues, mut unlisted) = (BTreeSet::new(), 0);
+        // Queues that are named precede those of projects.
+        for monitored in &*self.monitor.queues {
+            match monitored {
+                MonitoredQueues::Queue(queue) => drop(queues.insert(queue.clone())),
+                MonitoredQueues::Project(project) => {
+                    let listed = self.add_queues_of(project, &mut queues).await;
+                    unlisted += usize::from(!listed.unwrap_or_else(|error| {
+                        debug!(%error, %project, "cannot list the queues of a project for the metrics");
+                        false
+                    }));
+                }
+            }
+        }
+        (queues, unlisted)
+    }
+
+    /// Adds the queues of a project. Returns whether there was room for all of them.
+    async fn add_queues_of(&self, project: &ProjectId, queues: &mut BTreeSet<QueueId>) -> Result<bool, Error> {
+        let of_project = Resource::Project(project.clone(), QueueKind::Queue);
+        let access = self.store.authorize(&Caller::System, Action::ListQueues, of_project)?;
+        let mut after = None;
+        loop {
+            let names = NameRange::of_kind(QueueKind::Queue, after.as_deref(), None);
+            let listing = QueueListing { names, examined_max: QUEUES_MAX, ..QueueListing::default() };
+            let page = access.admit().await?.list_queues(project, &listing).await?;
+            for (name, _) in page.queues {
+                let queue = QueueId::new(project.clone(), name).expect("a project with a queue has a short id");
+                if queues.len() == QUEUES_MAX && !queues.contains(&queue) {
+                    return Ok(false);
+                }
+                queues.insert(queue);
+            }
+            let Some(reached) = page.reached else { return Ok(true) };
+            after = Some(reached.to_string());
+        }
     }
 
     /// Reads the figures of one queue.

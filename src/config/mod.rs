@@ -234,7 +234,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{JwtAlgorithm, QueueId, Secret, Token};
+    use crate::domain::{JwtAlgorithm, MonitoredQueues, Secret, Token};
     use crate::options::Declared;
 
     fn load(file: &str, environment: &[(&str, &str)], store: Option<&str>) -> Result<Config, Error> {
@@ -377,10 +377,14 @@ mod tests {
 
     #[test]
     fn the_queues_of_the_metrics_are_a_list_in_a_file_and_in_the_environment() {
-        let file = "[metrics]\nqueues = [\"my/team/orders\", \"p/q\", \"p/q\"]";
-        let shown = |config: Config| config.metrics.queues.iter().map(QueueId::to_string).collect::<Vec<_>>();
+        let file = "[metrics]\nqueues = [\"my/team/orders\", \"p/*\", \"p/q\", \"p/q\"]";
+        let written = |queues: &MonitoredQueues| match queues {
+            MonitoredQueues::Queue(queue) => queue.to_string(),
+            MonitoredQueues::Project(project) => format!("all of {project}"),
+        };
+        let shown = |config: Config| config.metrics.queues.iter().map(written).collect::<Vec<_>>();
 
-        assert_eq!(shown(load(file, &[], None).unwrap()), ["my/team/orders", "p/q"]);
+        assert_eq!(shown(load(file, &[], None).unwrap()), ["my/team/orders", "p/q", "all of p"]);
         let environment = [("SUKKAL_METRICS__QUEUES", "p/q, a b/c")];
         assert_eq!(shown(load(file, &environment, None).unwrap()), ["a b/c", "p/q"]);
         assert_eq!(shown(load(file, &[("SUKKAL_METRICS__QUEUES", "")], None).unwrap()), [""; 0]);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::bind::{self, Bind};
 use super::values;
-use crate::domain::{QueueId, Secret};
+use crate::domain::{MonitoredQueues, Secret};
 use crate::options::{Rule, options};
 
 options! {
@@ -113,11 +113,12 @@ options! {
     pub struct Metrics {
         /// Queues whose size, age and dead letters /metrics shows, with the labels `project` and `queue`.
         /// Each is written as "PROJECT/QUEUE", for example ["shop/orders", "shop/mails"]. A topic is
-        /// "PROJECT/~TOPIC". The queues are read when the metrics are requested, at most every 10 seconds. In
-        /// the environment, the queues are separated by commas. Accepted: at most 500 queues, which need not
-        /// exist. The default is [].
+        /// "PROJECT/~TOPIC", and "PROJECT/*" stands for all queues of a project. At most 500 queues are shown.
+        /// They are read when the metrics are requested, at most every 10 seconds. In the environment, the
+        /// queues are separated by commas. Accepted: at most 500 queues, which need not exist. The default
+        /// is [].
         #[serde(deserialize_with = "values::queues")]
-        pub queues: Vec<QueueId> = [] in values::QUEUES;
+        pub queues: Vec<MonitoredQueues> = [] in values::QUEUES;
     }
 
     /// `[telemetry]`: traces.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 
-use crate::domain::{ProjectId, QueueId, QueueName};
+use crate::domain::MonitoredQueues;
 use crate::options::Rule;
 use crate::options::rule::parse_list;
 use crate::storage::StoreUri;
@@ -29,14 +29,17 @@ pub(super) const OPTIONAL_HTTP_URL: Rule = Rule::Text(
     |text| text.is_empty() || is_http_url(text),
     "the URL of a server without TLS, such as \"http://127.0.0.1:4318\", or empty",
 );
-/// A list of queues, each as `PROJECT/QUEUE`.
+/// A list of queues, each as `PROJECT/QUEUE` or `PROJECT/*`.
 pub(super) const QUEUES: Rule = Rule::Other {
     parse: parse_list,
     check: |value| {
-        let is_queue = |value: &Value| value.as_str().and_then(queue).is_some();
+        let is_queue = |value: &Value| value.as_str().is_some_and(|text| text.parse::<MonitoredQueues>().is_ok());
         let is_accepted = |queues: &Vec<Value>| queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(is_queue);
-        let expected =
-            || format!("it must be a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\"");
+        let expected = || {
+            format!(
+                "it must be a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\" or \"PROJECT/*\""
+            )
+        };
         value.as_array().filter(|queues| is_accepted(queues)).map(drop).ok_or_else(expected)
     },
     is_shown: true,
@@ -55,10 +58,10 @@ pub(super) fn optional_file<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     Ok(optional_text(deserializer)?.map(PathBuf::from))
 }
 
-pub(super) fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<QueueId>, D::Error> {
+pub(super) fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MonitoredQueues>, D::Error> {
     let mut queues = Vec::<String>::deserialize(deserializer)?
         .iter()
-        .map(|text| queue(text).ok_or_else(|| serde::de::Error::custom(format!("{text} is not a queue"))))
+        .map(|text| text.parse().map_err(|()| serde::de::Error::custom(format!("{text} is not a queue"))))
         .collect::<Result<Vec<_>, _>>()?;
     queues.sort_unstable();
     queues.dedup();
@@ -73,10 +76,4 @@ pub(super) fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreU
 fn is_http_url(text: &str) -> bool {
     let is_plain = |url: &Uri| url.scheme_str() == Some("http") && url.query().is_none();
     text.parse::<Uri>().is_ok_and(|url| is_plain(&url) && !text.contains('@'))
-}
-
-/// Returns the queue that is written as `PROJECT/QUEUE`. The project may contain slashes.
-fn queue(text: &str) -> Option<QueueId> {
-    let (project, name) = text.rsplit_once('/')?;
-    QueueId::new(ProjectId::new(project)?, QueueName::from_stored(name).ok()?).ok()
 }

@@ -32,7 +32,16 @@ pub struct Figures {
     /// The states of the pools.
     pub pools: Vec<PoolState>,
     /// The figures of the queues that the operator has listed.
-    pub queues: Arc<Vec<QueueFigures>>,
+    pub queues: Arc<MonitoredFigures>,
+}
+
+/// The figures of the queues that the operator has listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MonitoredFigures {
+    /// The queues whose figures are known, in order.
+    pub queues: Vec<QueueFigures>,
+    /// Number of listed queues and projects that could not be read, or for which there is no room.
+    pub missing: usize,
 }
 
 /// The figures of one queue.
@@ -143,8 +152,10 @@ impl Collector for Scrape {
             dead_lettered,
         )?;
         for (name, help, value) in QUEUE_METRICS {
-            encode_queues(to, name, help, &figures.queues, value)?;
+            encode_queues(to, name, help, &figures.queues.queues, value)?;
         }
+        let help = "Queues of the option `queues`, or projects there, whose figures are missing";
+        gauge(to, "sukkal_queue_figures_missing", help, figures.queues.missing)?;
         encode_pools(to, &figures.pools)?;
         process.map_or(Ok(()), |process| encode_process(to, &process))
     }

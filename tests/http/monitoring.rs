@@ -106,6 +106,43 @@ async fn a_listed_queue_shows_its_messages_their_age_and_its_dead_letters() {
 }
 
 #[tokio::test]
+async fn all_queues_of_a_project_can_be_shown_without_naming_them() {
+    let redis = RedisServer::start();
+    let sukkal = Sukkal::start_with(&redis.url(), &[(QUEUES, "p/*,other/named")]);
+    let api = sukkal.project("p");
+    post(&api, "first", 2).await;
+    answered(api.post("/v2/topics/news/messages", &json!({ "messages": [{ "body": 1 }] })), 201).await;
+    let messages = |queue: &str| format!("sukkal_queue_messages{{project=\"p\",queue=\"{queue}\"}}");
+    becomes(&sukkal, &messages("first"), Some(2.0)).await;
+
+    post(&api, "second", 1).await;
+    answered(api.delete("/v2/queues/first"), 204).await;
+    becomes(&sukkal, &messages("second"), Some(1.0)).await;
+    let shown = metrics(&sukkal).await;
+
+    assert_eq!(shown.value(&messages("first")), None);
+    assert_eq!(shown.all("sukkal_queue_messages").len(), 2, "the topic is not shown: {shown:?}");
+    assert_eq!(shown.value("sukkal_queue_figures_missing"), Some(0.0));
+}
+
+#[tokio::test]
+async fn queues_beyond_the_maximum_are_reported_as_missing() {
+    let named: Vec<String> = (0..498).map(|number| format!("p/named-{number}")).collect();
+    let sukkal = Sukkal::start_with("memory:", &[(QUEUES, &format!("{},p/*,other/*", named.join(",")))]);
+    for project in ["other", "p"] {
+        for queue in ["a", "b"] {
+            post(&sukkal.project(project), queue, 1).await;
+        }
+    }
+
+    becomes(&sukkal, "sukkal_queue_figures_missing", Some(1.0)).await;
+
+    let shown = metrics(&sukkal).await;
+    assert_eq!(shown.all("sukkal_queue_messages").len(), 500);
+    assert_eq!(shown.value("sukkal_queue_messages{project=\"other\",queue=\"b\"}"), Some(1.0));
+}
+
+#[tokio::test]
 async fn a_listed_queue_counts_its_messages_that_expired() {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &[(QUEUES, "p/q"), MOVABLE_CLOCK]);
@@ -160,6 +197,7 @@ async fn the_metrics_answer_in_time_while_the_store_is_away() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(during.value("sukkal_store_up"), Some(0.0));
     becomes(&sukkal, of_queue, None).await;
+    assert_eq!(value(&sukkal, "sukkal_queue_figures_missing").await, 1.0);
 
     redis.resume();
     becomes(&sukkal, "sukkal_store_up", Some(1.0)).await;

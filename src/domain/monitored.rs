@@ -1,0 +1,29 @@
+//! The queues whose figures the metrics show.
+
+use std::str::FromStr;
+
+use super::{ProjectId, QueueId, QueueName};
+
+/// A queue, or all queues of a project. It is written as `PROJECT/QUEUE` or `PROJECT/*`. A project may
+/// contain slashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MonitoredQueues {
+    /// This queue or topic.
+    Queue(QueueId),
+    /// All queues of this project, but not its topics.
+    Project(ProjectId),
+}
+
+impl FromStr for MonitoredQueues {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (project, name) = text.rsplit_once('/').ok_or(())?;
+        let project = ProjectId::new(project).ok_or(())?;
+        if name == "*" {
+            return Ok(Self::Project(project));
+        }
+        let name = QueueName::from_stored(name).map_err(drop)?;
+        QueueId::new(project, name).map(Self::Queue).map_err(drop)
+    }
+}
