@@ -188,14 +188,20 @@ impl QueueDeliveries {
         })
     }
 
+    /// Returns the longest ttl that a message can have, in seconds.
+    #[must_use]
+    pub fn max_message_ttl_s(&self) -> u32 {
+        self.broker.limits.max_message_ttl
+    }
+
     /// Posts a message to another queue of the project. Posting again under the same key has no
     /// effect for as long as the store keeps the key. A sealed body stays sealed.
-    pub async fn post(&self, to: &QueueName, key: &str, ttl_s: Option<u32>, body: Body) -> Result<(), Error> {
+    pub async fn post(&self, to: &QueueName, key: &str, ttl_s: u32, body: Body) -> Result<(), Error> {
         let queue = QueueId::new(self.queue.project().clone(), to.clone()).expect("the project has a queue");
         let caller = Caller::SystemAs(self.client(Vec::new()));
         // The body is not part of the key, because it may be sealed anew before it is posted again.
         let idempotency = IdempotencyKey::new(key.as_bytes(), &[]).ok();
-        let draft = Draft { ttl_s: ttl_s.map(i64::from), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
+        let draft = Draft { ttl_s: Some(ttl_s.into()), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None, durability: None };
         self.broker.post_messages(&caller, queue, request).await.map(drop)
     }

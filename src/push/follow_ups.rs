@@ -27,7 +27,7 @@ pub(super) async fn post_dead_letter(
     match &target.options.dead_letter_queue {
         Some(to) if !deliveries.has_posted(message) && may_post(deliveries, id, target, to) => {
             let key = format!("{id}/{}/{due_us}", message.id);
-            deliveries.post(to, &key, Some(message.ttl_s), message.body.clone()).await
+            deliveries.post(to, &key, message.ttl_s, message.body.clone()).await
         }
         _ => Ok(()),
     }
@@ -79,7 +79,8 @@ pub(super) async fn stop(
         let body = rmp_serde::to_vec(&notice).expect("JSON always has a MessagePack form");
         let key = format!("{id}/disabled/{}", revision.0);
         // The deliveries of this queue do not wait for another one.
-        if let Err(error) = deliveries.post(to, &key, None, Body::from_msgpack(body.into())).await {
+        let posted = deliveries.post(to, &key, deliveries.max_message_ttl_s(), Body::from_msgpack(body.into())).await;
+        if let Err(error) = posted {
             warn!(%queue, subscription = %id, %to, %error, "cannot tell that a subscription is disabled");
         }
     }

@@ -73,7 +73,8 @@ fn a_redrive_may_report_any_numbers() {
 
     let number = "18,446,744,073,709,551,615";
     assert!(piped.status.success(), "{piped:?}");
-    assert_eq!(text(&piped.stdout), format!("moved {number} messages, skipped {number}\n"));
+    let why = "claimed, or without a queue to return to: --to names one";
+    assert_eq!(text(&piped.stdout), format!("moved {number} messages, skipped {number} ({why})\n"));
     assert_eq!(code, Some(0), "{screen}");
 }
 

@@ -68,6 +68,25 @@ fn a_self_signed_certificate_of_the_guide_is_trusted_if_it_is_named() {
 }
 
 #[test]
+fn a_context_remembers_which_certificates_are_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = serve_with(folder.path(), &recipe());
+    let add = format!("context add own --url https://localhost:{} --cacert", service.address.port());
+    let run = |words: &str, file: Option<&str>| {
+        let mut command = command("", words);
+        command.args(file).env("XDG_CONFIG_HOME", folder.path());
+        command.current_dir(if file.is_some() { folder.path() } else { Path::new("/") }).output().unwrap()
+    };
+
+    let refused = run(&add, Some("key.pem"));
+    assert!(text(&refused.stderr).contains("key.pem has no certificates"), "{refused:?}");
+    assert!(run(&add, Some("certificate.pem")).status.success());
+    let output = run("ping", None);
+
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn other_certificates_and_services_without_tls_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let service = serve_with(folder.path(), &recipe().replace("CA:FALSE", "CA:TRUE"));

@@ -159,9 +159,14 @@ impl Bench {
 
     /// Returns the bodies of the messages in a queue.
     async fn bodies_of(&self, queue: &str) -> Vec<Value> {
+        self.messages_of(queue).await.iter().map(|message| message["body"].clone()).collect()
+    }
+
+    /// Returns the messages in a queue.
+    async fn messages_of(&self, queue: &str) -> Vec<Value> {
         let path = format!("/v2/queues/{queue}/messages?echo=true");
         let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
-        document["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
+        document["messages"].as_array().unwrap().clone()
     }
 
     /// Sets the clock of the queue `q` ahead of the real time. The process reads the clock only from time

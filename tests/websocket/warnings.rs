@@ -24,6 +24,13 @@ async fn what_has_no_effect_gets_a_warning() {
         ("queue_get", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
         ("queue_list", json!({"limt": 1}), json!(["unknown field \"limt\" has no effect; did you mean \"limit\"?"])),
         ("message_list", json!({"queue_name": "q", "wait": 1}), json!([wait])),
+        (
+            "message_list",
+            json!({"queue_name": "q", "marker": "x"}),
+            json!([
+                "the marker is not valid, so the page is empty; use the id of a message of this queue, or the link of a page"
+            ]),
+        ),
         ("claim_create", json!({"queue_name": "q", "wait": 1}), json!([wait])),
         (
             "message_post",

@@ -135,7 +135,7 @@ fn tls(cacert: Option<&Path>) -> Result<TlsConnector, Error> {
 }
 
 /// Returns a store that trusts only the certificates in a file.
-fn only_in(file: &Path) -> Result<RootCertStore, Error> {
+pub(super) fn only_in(file: &Path) -> Result<RootCertStore, Error> {
     let unusable = |reason: &dyn ToString| Error::Usage(format!("{}: {}", file.display(), reason.to_string()));
     let certificates = outbound::certificates_in(file).map_err(|error| unusable(&error))?;
     if certificates.is_empty() {

@@ -1,11 +1,12 @@
 //! `sukkal context`: names services, with their projects and credentials.
 
 use std::io;
-use std::path::{self, Path};
+use std::path::{self, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::connection::only_in;
 use super::contexts::{Context, Contexts};
 use super::credentials::Credentials;
 use super::environment::{Environment, shown};
@@ -20,8 +21,8 @@ use crate::text;
 pub(in crate::cli) enum Command {
     /// Adds a context, or replaces the one with this name
     ///
-    /// The context has the values of --url, which is required, --project, --client-id, --token and
-    /// --credentials-file. The first context is used by default. Contexts are kept in
+    /// The context has the values of --url, which is required, --project, --client-id, --token,
+    /// --credentials-file and --cacert. The first context is used by default. Contexts are kept in
     /// `sukkal/contexts.toml` in the folder XDG_CONFIG_HOME or ~/.config, and only you can read
     /// them.
     Add(Add),
@@ -100,14 +101,19 @@ fn context(add: &Add, flags: &Flags) -> Result<Context, Error> {
         }
         None => None,
     };
-    let absolute = |file: &Path| {
+    if let Some(file) = &flags.credentials_file {
         Credentials::read(file)?;
-        // Links are kept, because the file behind a link may be replaced.
-        path::absolute(file).map_err(|error| Error::Usage(format!("{}: {error}", shown(file))))
-    };
-    let credentials_file = flags.credentials_file.as_deref().map(absolute).transpose()?;
+    }
+    if let Some(file) = &flags.cacert {
+        only_in(file)?;
+    }
+    // Links are kept, because the file behind a link may be replaced.
+    let absolute =
+        |file: &PathBuf| path::absolute(file).map_err(|error| Error::Usage(format!("{}: {error}", shown(file))));
+    let credentials_file = flags.credentials_file.as_ref().map(absolute).transpose()?;
+    let cacert = flags.cacert.as_ref().map(absolute).transpose()?;
     let (project, client_id) = (flags.project.clone(), flags.client_id.clone());
-    Ok(Context { url, project, client_id, credentials, credentials_file })
+    Ok(Context { url, project, client_id, credentials, credentials_file, cacert })
 }
 
 fn ls(contexts: &Contexts, output: &mut Output) -> Result<(), Error> {

@@ -33,6 +33,9 @@ pub(super) struct Context {
     /// A file that is read whenever the context is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) credentials_file: Option<PathBuf>,
+    /// A file with the certificates that are trusted instead of those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cacert: Option<PathBuf>,
 }
 
 /// All contexts by name, and the name of the one that commands use by default.

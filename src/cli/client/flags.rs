@@ -47,7 +47,7 @@ pub(in crate::cli) struct Flags {
     /// File with the certificates to trust for https, in PEM format [env: SUKKAL_CACERT] [default:
     /// those that the system trusts]
     #[arg(long, global = true, value_name = "FILE")]
-    cacert: Option<PathBuf>,
+    pub(super) cacert: Option<PathBuf>,
     /// Context with the URL, project and credentials; see `sukkal context` [env: SUKKAL_CONTEXT]
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) context: Option<String>,
@@ -98,6 +98,7 @@ impl Flags {
             project: self.project.clone(),
             client_id: self.client_id.clone(),
             credentials: self.credentials()?,
+            cacert: self.cacert.clone(),
         };
         let mut variables = Source::from_environment(environment)?;
         if variables.url.is_some() && (flags.url.is_some() || self.context.is_some()) {
@@ -120,7 +121,7 @@ impl Flags {
             project: merged.project.unwrap_or_else(|| DEFAULT_PROJECT.to_owned()),
             client_id: merged.client_id.unwrap_or_else(|| default_client_id(environment)),
             credentials: merged.credentials.unwrap_or_default(),
-            cacert: self.cacert.clone().or_else(|| environment.os("SUKKAL_CACERT").map(PathBuf::from)),
+            cacert: merged.cacert,
             retry: self.retry_limit(environment)?,
         })
     }
@@ -147,6 +148,7 @@ struct Source {
     project: Option<String>,
     client_id: Option<String>,
     credentials: Option<Credentials>,
+    cacert: Option<PathBuf>,
 }
 
 impl Source {
@@ -163,6 +165,7 @@ impl Source {
             project: environment.text("SUKKAL_PROJECT")?,
             client_id: environment.text("SUKKAL_CLIENT_ID")?,
             credentials,
+            cacert: environment.os("SUKKAL_CACERT").map(PathBuf::from),
         })
     }
 
@@ -171,7 +174,8 @@ impl Source {
             (Some(lines), _) => Some(Credentials::parse(lines, "the context")?),
             (None, file) => file.as_deref().map(Credentials::read).transpose()?,
         };
-        Ok(Self { url: Some(context.url), project: context.project, client_id: context.client_id, credentials })
+        let Context { url, project, client_id, cacert, .. } = context;
+        Ok(Self { url: Some(url), project, client_id, credentials, cacert })
     }
 
     fn or(self, others: Self) -> Self {
@@ -180,6 +184,7 @@ impl Source {
             project: self.project.or(others.project),
             client_id: self.client_id.or(others.client_id),
             credentials: self.credentials.or(others.credentials),
+            cacert: self.cacert.or(others.cacert),
         }
     }
 }

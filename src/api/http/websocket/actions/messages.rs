@@ -97,7 +97,8 @@ async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, fram
     if found.is_empty() && !broker.queue_exists(&caller, broker::Action::ListMessages, &queue).await? {
         return Err(broker::Error::NoQueue(queue).into());
     }
-    frame.respond(200, &ListDocument { messages: messages::bare_documents(found, None), links: None })
+    let document = ListDocument { messages: messages::bare_documents(found, None), links: None };
+    frame.respond_with(200, &document, listed.warnings)
 }
 
 async fn get(
