@@ -6,6 +6,7 @@ use hyper::Uri;
 use serde::{Deserialize, Deserializer};
 use toml::Value;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::domain::MonitoredQueues;
 use crate::options::Rule;
@@ -46,7 +47,7 @@ pub(super) const QUEUES: Rule = Rule::Other {
 };
 /// Filter directives of `tracing`.
 pub(super) const FILTER: Rule = Rule::Text(
-    |text| EnvFilter::try_new(text).is_ok(),
+    |text| EnvFilter::try_new(text).is_ok() && text.split(',').all(has_level),
     "error, warn, info, debug or trace, or a list with levels for modules",
 );
 
@@ -70,6 +71,11 @@ pub(super) fn queues<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<M
 
 pub(super) fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreUri, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// Returns whether a directive of a filter names a level. A misspelled level would be the name of a module.
+fn has_level(directive: &str) -> bool {
+    directive.contains('=') || directive.trim().parse::<LevelFilter>().is_ok()
 }
 
 /// Returns whether a text is the URL of a server that is reached without TLS and without a password.

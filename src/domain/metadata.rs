@@ -163,11 +163,19 @@ impl Metadata {
         let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
         if kind == QueueKind::Topic {
             warnings.extend(KEYS_OF_CLAIMS.into_iter().filter(is_set).map(Warning::NotInTopics));
-        } else if is_set(&MAX_CLAIM_COUNT) && self.claim_count_max().is_none() {
-            warnings.push(Warning::NoClaimLimit);
-        } else if is_set(&MAX_CLAIM_COUNT) && !is_set(&DEAD_LETTER_QUEUE) {
-            warnings.push(Warning::NoDeadLetterQueue);
+            return warnings;
         }
+        if is_set(&MAX_CLAIM_COUNT) && self.claim_count_max().is_none() {
+            warnings.push(Warning::NoClaimLimit);
+            return warnings;
+        }
+        let pairs = [
+            (MAX_CLAIM_COUNT, DEAD_LETTER_QUEUE),
+            (DEAD_LETTER_QUEUE, MAX_CLAIM_COUNT),
+            (DEAD_LETTER_TTL, DEAD_LETTER_QUEUE),
+        ];
+        let lacking = pairs.into_iter().filter(|(key, missing)| is_set(key) && !is_set(missing));
+        warnings.extend(lacking.map(|(key, missing)| Warning::Needs { key, missing }));
         warnings
     }
 

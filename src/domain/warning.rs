@@ -34,8 +34,13 @@ pub enum Warning {
     MoreUnknown(NameKind),
     /// A query parameter has no value.
     NoValue(&'static str),
-    /// `_max_claim_count` is set, but `_dead_letter_queue` is not.
-    NoDeadLetterQueue,
+    /// A metadata key is set without another one that it needs.
+    Needs {
+        /// The key that has no effect.
+        key: &'static str,
+        /// The key that is missing.
+        missing: &'static str,
+    },
     /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
     /// A metadata key of a topic configures claims.
@@ -57,6 +62,8 @@ pub enum Warning {
         /// The header that is used.
         used: &'static str,
     },
+    /// `X-Project-ID` names another project than that of the credential.
+    ProjectIgnored,
     /// `_max_claim_count` is 0 or negative.
     NoClaimLimit,
     /// At present, the server of the queue has fewer replicas than its `_durability` requires.
@@ -84,6 +91,8 @@ pub enum NameKind {
     SubscriptionOption,
     /// A key of a retry policy.
     PolicyKey,
+    /// A kind of resources that a purge deletes.
+    ResourceType,
 }
 
 impl NameKind {
@@ -96,6 +105,7 @@ impl NameKind {
             Self::OperationField => "field of an operation",
             Self::SubscriptionOption => "subscription option",
             Self::PolicyKey => "key of a retry policy",
+            Self::ResourceType => "resource type",
         }
     }
 }
@@ -195,9 +205,7 @@ impl fmt::Display for Warning {
             Self::MoreUnknown(NameKind::Filter) => f.write_str("further query parameters filter by metadata keys"),
             Self::MoreUnknown(what) => write!(f, "further unknown {}s have no effect", what.text()),
             Self::NoValue(name) => write!(f, "query parameter \"{name}\" has no value, and so no effect"),
-            Self::NoDeadLetterQueue => {
-                f.write_str("\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both")
-            }
+            Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
@@ -226,6 +234,9 @@ impl fmt::Display for Warning {
                 f,
                 "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
             ),
+            Self::ProjectIgnored => {
+                f.write_str("X-Project-ID is ignored, because the credential is for another project; leave it out")
+            }
             Self::NoClaimLimit => f.write_str(
                 "\"_max_claim_count\" of 0 or less has no effect; use 1 to move a message after its first delivery, or remove the key",
             ),

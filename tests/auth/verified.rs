@@ -47,12 +47,17 @@ async fn the_project_comes_from_the_token_of_keystone() {
     let keystone = StubKeystone::start();
     keystone.issue("shop", described("u", Some("shop"), &["member"], HOUR));
     keystone.issue("other", described("u", Some("other"), &["admin"], HOUR));
-    let (_sukkal, api) = with_keystone(&keystone);
+    let (sukkal, api) = with_keystone(&keystone);
     let queue = "/v2/queues/orders";
 
     answered(with_token(api.put(queue), "shop"), 201).await;
 
     answered(with_token(api.get(queue), "shop"), 200).await;
+    let other_project = answered(with_token(api.get(queue), "shop"), 200).await;
+    let ignored = "X-Project-ID is ignored, because the credential is for another project; leave it out";
+    assert_eq!(other_project.headers["sukkal-warning"], ignored);
+    let own_project = answered(with_token(sukkal.project("shop").get(queue), "shop"), 200).await;
+    assert!(own_project.header("sukkal-warning").is_none(), "{own_project:?}");
     let others = answered(with_token(api.get(QUEUES), "other"), 200).await;
     assert!(!others.text.contains("orders"), "{others:?}");
     // The roles come from the token too.

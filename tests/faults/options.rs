@@ -86,8 +86,8 @@ fn a_bad_option_is_refused_in_one_line() {
              SUKKAL_THREADS=0",
         ),
         (
-            variable("SUKKAL_LOG__FILTER", "a=b=c"),
-            "SUKKAL_LOG__FILTER is \"a=b=c\" (in the environment); it must be error, warn, info, debug or trace, or a \
+            variable("SUKKAL_LOG__FILTER", "warning"),
+            "SUKKAL_LOG__FILTER is \"warning\" (in the environment); it must be error, warn, info, debug or trace, or a \
              list with levels for modules, for example SUKKAL_LOG__FILTER=info,fred=error,h2=error,rustls=error",
         ),
         (
@@ -174,7 +174,7 @@ fn a_bad_option_is_refused_in_one_line() {
         (
             file("[metrics]\nqueues = [\"orders\"]"),
             "metrics.queues is [\"orders\"] (in FILE, line 2, column 1); it must be a list of at most 500 queues, each \
-             as \"PROJECT/QUEUE\"",
+             as \"PROJECT/QUEUE\" or \"PROJECT/*\"",
         ),
         (
             variable("SUKKAL_JWT__ALGORITHMS", "RS256, HS256"),

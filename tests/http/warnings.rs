@@ -35,7 +35,7 @@ fn post(api: &Project, queue: &str, messages: &Value) -> RequestBuilder {
 #[tokio::test]
 async fn an_unknown_reserved_key_gets_a_warning_with_the_nearest_key() {
     let api = new_project();
-    let misspelled = json!({"_max_claim_cuont": 3, "_dead_letter_queue": "dead", "team": "billing"});
+    let misspelled = json!({"_max_claim_cuont": 3, "team": "billing"});
     let expected = "unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?";
 
     assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelled), 201).await, [expected]);
@@ -61,8 +61,14 @@ async fn known_keys_and_unreserved_keys_get_no_warning() {
 }
 
 #[tokio::test]
-async fn a_claim_count_without_a_dead_letter_queue_gets_a_warning() {
+async fn half_of_the_metadata_of_dead_letters_gets_a_warning() {
     let api = new_project();
+    let needs = |key: &str, missing: &str| format!("\"{key}\" has no effect without \"{missing}\"; set both");
+    let ttl = json!({"_dead_letter_queue_messages_ttl": 60});
+    assert_eq!(
+        warnings_of(api.put("/v2/queues/ttl").json(&ttl), 201).await,
+        [needs("_dead_letter_queue_messages_ttl", "_dead_letter_queue")]
+    );
 
     assert_eq!(
         warnings_of(api.put("/v2/queues/q").json(&json!({"_max_claim_count": 3})), 201).await,
@@ -72,7 +78,9 @@ async fn a_claim_count_without_a_dead_letter_queue_gets_a_warning() {
     assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [NO_DEAD_LETTER_QUEUE]);
     let patch = json!([add("_dead_letter_queue", "dead")]);
     assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [""; 0]);
-    let patch = json!([{"op": "remove", "path": "/metadata/_max_claim_count"}, add("_dead_letter_queue", Value::Null)]);
+    let patch = json!([{"op": "remove", "path": "/metadata/_max_claim_count"}]);
+    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [needs("_dead_letter_queue", "_max_claim_count")]);
+    let patch = json!([add("_dead_letter_queue", Value::Null)]);
     assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [""; 0]);
 }
 

@@ -48,6 +48,11 @@ async fn what_has_no_effect_gets_a_warning() {
             json!(["unknown field \"message_id\" has no effect; did you mean \"message_ids\"?"]),
         ),
         (
+            "queue_purge",
+            json!({"queue_name": "r", "resource_types": ["mesages", "messages"]}),
+            json!(["unknown resource type \"mesages\" has no effect; did you mean \"messages\"?"]),
+        ),
+        (
             "subscription_create",
             json!({"queue_name": "q", "options": {"with_delivry": true}}),
             json!(["unknown subscription option \"with_delivry\" has no effect; did you mean \"with_delivery\"?"]),

@@ -15,7 +15,6 @@ use super::error::Error;
 use crate::cli::duration::duration;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8888";
-const DEFAULT_PROJECT: &str = "demo";
 const DEFAULT_RETRY: Duration = Duration::from_secs(10);
 
 /// The service to use, and how to show results.
@@ -25,7 +24,8 @@ pub(in crate::cli) struct Flags {
     /// URL of the service, without /v2 [env: SUKKAL_URL] [default: http://127.0.0.1:8888]
     #[arg(long, global = true, value_name = "URL")]
     pub(super) url: Option<String>,
-    /// Project that the queues belong to [env: SUKKAL_PROJECT] [default: demo]
+    /// Project that the queues belong to [env: SUKKAL_PROJECT] [default: that of the credentials, or
+    /// demo]
     #[arg(long, global = true, value_name = "ID")]
     pub(super) project: Option<String>,
     /// Client-ID of the requests [env: SUKKAL_CLIENT_ID] [default: a UUID that is derived from the
@@ -63,7 +63,8 @@ pub(in crate::cli) struct Flags {
 /// Where requests go, and in whose name.
 pub(super) struct Settings {
     pub(super) url: String,
-    pub(super) project: String,
+    /// The project that somebody has chosen.
+    pub(super) project: Option<String>,
     pub(super) client_id: String,
     pub(super) credentials: Credentials,
     /// File with the certificates that are trusted instead of those of the system.
@@ -118,7 +119,7 @@ impl Flags {
         let merged = sources.into_iter().reduce(Source::or).unwrap_or_default();
         Ok(Settings {
             url: merged.url.unwrap_or_else(|| DEFAULT_URL.to_owned()),
-            project: merged.project.unwrap_or_else(|| DEFAULT_PROJECT.to_owned()),
+            project: merged.project,
             client_id: merged.client_id.unwrap_or_else(|| default_client_id(environment)),
             credentials: merged.credentials.unwrap_or_default(),
             cacert: merged.cacert,

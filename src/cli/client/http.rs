@@ -27,6 +27,9 @@ const QUEUE: &str = "queue";
 const TOPIC: &str = "topic";
 const CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 const PROJECT_ID: HeaderName = HeaderName::from_static("x-project-id");
+/// Names the project if nothing else does.
+const TENANT: HeaderName = HeaderName::from_static("x-tenant");
+const DEFAULT_PROJECT: &str = "demo";
 /// Characters that need no encoding in a path or query.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -38,6 +41,8 @@ pub(super) struct Service {
     /// The path of the URL, which precedes those of the API.
     prefix: String,
     headers: HeaderMap,
+    /// Whether the credentials may be for another project than the one that was chosen.
+    may_differ: bool,
     retry: Duration,
     /// The word for one of the queues that requests are for.
     noun: &'static str,
@@ -53,23 +58,49 @@ impl Service {
         let url = parse_url(text)?;
         let mut headers = HeaderMap::new();
         let host = url.authority().map(ToString::to_string).unwrap_or_default();
-        let values = [(HOST, &host), (CLIENT_ID, &settings.client_id), (PROJECT_ID, &settings.project)];
-        for (name, value) in values {
+        let credentials = settings.credentials.headers();
+        let (named_in, project) = match &settings.project {
+            Some(project) => (PROJECT_ID, project.as_str()),
+            None if credentials.is_empty() => (PROJECT_ID, DEFAULT_PROJECT),
+            None => (TENANT, DEFAULT_PROJECT),
+        };
+        for (name, value) in [(HOST, &*host), (CLIENT_ID, &settings.client_id), (named_in, project)] {
             let unsendable = |_| Error::Usage(format!("{value:?} cannot be sent as the header {name}"));
             headers.insert(&name, HeaderValue::from_bytes(value.as_bytes()).map_err(unsendable)?);
         }
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("sukkal/", env!("CARGO_PKG_VERSION"))));
-        headers.extend(settings.credentials.headers().clone());
+        headers.extend(credentials.clone());
+        if headers.contains_key(PROJECT_ID) {
+            headers.remove(TENANT);
+        }
         Ok(Self {
             connection: Connection::new(&url, settings.cacert.as_deref())?,
             url: text.to_owned(),
             prefix: url.path().trim_end_matches('/').to_owned(),
             headers,
+            may_differ: settings.project.is_some() && !credentials.is_empty(),
             retry: settings.retry,
             noun: QUEUE,
             has_responded: Cell::new(false),
         })
+    }
+
+    /// Fails if the credentials are for another project than the one that was chosen. The service would
+    /// use theirs.
+    pub(super) async fn check_project(&self) -> Result<(), Error> {
+        if !self.may_differ {
+            return Ok(());
+        }
+        let request = self.request(Method::GET, "/v2/ping");
+        match request.send_once(&request.target()?).await {
+            Ok(response) if response.ignores_project() => Err(Error::Usage(
+                "the credentials are for another project than the one in --project, SUKKAL_PROJECT or the context"
+                    .to_owned(),
+            )),
+            // The request of the command will fail in the same way.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Returns the service with requests in this role, unless the credentials name the roles.

@@ -137,24 +137,30 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
     let environment = Environment::of_process();
     let flags = command.flags();
     let mut output = Output::new(flags.json(&environment)?, &environment);
-    let service = || Service::new(&flags.settings(&environment)?);
+    let service = async || {
+        let service = Service::new(&flags.settings(&environment)?)?;
+        service.check_project().await?;
+        Ok::<_, Error>(service)
+    };
     let outcome = match command {
         Command::Queue(noun @ QueueNoun { command: command @ queue::Command::Move { .. }, .. }) => {
-            queue::run(command, &noun.select(service()?).in_role("admin"), &mut output).await
+            queue::run(command, &noun.select(service().await?).in_role("admin"), &mut output).await
         }
-        Command::Queue(noun) => queue::run(&noun.command, &noun.select(service()?), &mut output).await,
-        Command::Message(noun) => message::run(&noun.command, &noun.select(service()?), &mut output).await,
-        Command::Claim(noun) => claim::run(&noun.command, &service()?, &mut output).await,
-        Command::Dead(noun) => dead::run(&noun.command, &service()?, &mut output).await,
-        Command::Subscription(noun) => subscription::run(&noun.command, &noun.select(service()?), &mut output).await,
+        Command::Queue(noun) => queue::run(&noun.command, &noun.select(service().await?), &mut output).await,
+        Command::Message(noun) => message::run(&noun.command, &noun.select(service().await?), &mut output).await,
+        Command::Claim(noun) => claim::run(&noun.command, &service().await?, &mut output).await,
+        Command::Dead(noun) => dead::run(&noun.command, &service().await?, &mut output).await,
+        Command::Subscription(noun) => {
+            subscription::run(&noun.command, &noun.select(service().await?), &mut output).await
+        }
         Command::Token(Noun { command: token::Command::Generate, .. }) => token::generate(&mut output),
-        Command::Token(noun) => token::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
-        Command::Project(noun) => project::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
-        Command::Quota(noun) => quota::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
-        Command::Pool(noun) => pool::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
-        Command::Flavor(noun) => flavor::run(&noun.command, &service()?.in_role("admin"), &mut output).await,
+        Command::Token(noun) => token::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
+        Command::Project(noun) => project::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
+        Command::Quota(noun) => quota::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
+        Command::Pool(noun) => pool::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
+        Command::Flavor(noun) => flavor::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
         Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
-        Command::Ping(_) => ping::run(&service()?, &mut output).await,
+        Command::Ping(_) => ping::run(&service().await?, &mut output).await,
     };
     // What a command has printed before it failed is part of its result.
     outcome.and(output.flush())

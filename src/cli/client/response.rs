@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 
@@ -63,6 +63,12 @@ impl Response {
     pub(super) fn retry_after(&self) -> Duration {
         let seconds = self.header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok());
         Duration::from_secs(seconds.unwrap_or_default())
+    }
+
+    /// Whether the service says that it does not use the project of the request.
+    pub(super) fn ignores_project(&self) -> bool {
+        let is_about_it = |warning: &HeaderValue| warning.as_bytes().starts_with(b"X-Project-ID is ignored");
+        self.headers.get_all(WARNING).iter().any(is_about_it)
     }
 
     /// Prints which parts of the request have no effect.

@@ -59,7 +59,7 @@ pub(in crate::cli) struct New {
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// Create a token for all projects. Each request then names its project
-    #[arg(long)]
+    #[arg(long, conflicts_with = "project")]
     all_projects: bool,
 }
 

@@ -65,12 +65,19 @@ pub(super) fn caller(
         }
         Sender::Identified(identity) => {
             let (project, warning) = match &identity.project {
-                Some(project) => (project.clone(), None),
+                Some(own) => (own.clone(), names_other(headers, own).then_some(Warning::ProjectIgnored)),
                 None => project(headers, query)?.ok_or_else(missing)?,
             };
             Ok((Client { project, id, roles: identity.roles.clone(), identity: Some(Arc::new(identity)) }, warning))
         }
     }
+}
+
+/// Returns whether `X-Project-ID` names another project. Published clients send it empty.
+fn names_other(headers: &HeaderMap, project: &ProjectId) -> bool {
+    headers
+        .get(&PROJECT_ID[0])
+        .is_some_and(|named| !named.is_empty() && named.as_bytes() != project.as_str().as_bytes())
 }
 
 /// Returns the roles in the headers.

@@ -10,11 +10,12 @@ use super::{PURGE, QUEUE, STATS};
 use crate::api::Error;
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
-use crate::api::wire::purge::Kind;
+use crate::api::wire::purge::{ALL, Kind};
 use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::queues::{ListedQueue, QueueQuery};
+use crate::domain::warning::{NameKind, of_unknown};
 use crate::domain::{Creation, JsonObject, QueueId, QueueKind, WithWarnings};
 
 pub(super) fn actions() -> Vec<Action> {
@@ -105,11 +106,14 @@ async fn purge(State(broker): State<Broker>, caller: Caller, queue: QueueId, fra
     let chosen = frame.request().field("resource_types");
     let chosen = chosen.as_ref().and_then(Value::as_array);
     let includes = |kind: Kind| chosen.is_none_or(|chosen| chosen.iter().any(|value| *value == kind.name()));
+    // As in Zaqar, others are ignored.
+    let names = chosen.into_iter().flatten().map(|value| value.as_str().unwrap_or_default());
+    let warnings = of_unknown(NameKind::ResourceType, &ALL.map(Kind::name), names);
     if includes(Kind::Messages) {
         broker.purge_queue(&caller, queue.clone()).await?;
     }
     if includes(Kind::Subscriptions) {
         broker.purge_subscriptions(&caller, queue).await?;
     }
-    frame.respond(204, &json!({}))
+    frame.respond_with(204, &json!({}), warnings)
 }
