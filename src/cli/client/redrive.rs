@@ -70,15 +70,13 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
     }
     let task = follow(&path, service).await?;
     let (moved, skipped) = (task["moved"].as_u64().unwrap_or_default(), task["skipped"].as_u64().unwrap_or_default());
+    let why = match options.to {
+        Some(_) => "claimed",
+        None => "claimed, or without a queue to return to: --to names one",
+    };
     let sentence = match skipped {
         0 => format!("moved {}", counted(moved, "message")),
-        _ => {
-            let why = match options.to {
-                Some(_) => "claimed",
-                None => "claimed, or without a queue to return to: --to names one",
-            };
-            format!("moved {}, skipped {} ({why})", counted(moved, "message"), count(&skipped.into()))
-        }
+        _ => format!("moved {}, skipped {} ({why})", counted(moved, "message"), count(&skipped.into())),
     };
     output.done(&sentence, &task)?;
     match task["state"].as_str() {
