@@ -77,6 +77,7 @@ async fn metrics_need_no_headers_and_have_the_prometheus_format() {
         ("sukkal_push_delay_seconds", "histogram"),
         ("sukkal_push_in_flight", "gauge"),
         ("sukkal_push_pending", "gauge"),
+        ("sukkal_queue_figures_missing", "gauge"),
         ("sukkal_store_disk_full", "gauge"),
         ("sukkal_store_operation_duration_seconds", "histogram"),
         ("sukkal_store_operations_in_flight", "gauge"),
