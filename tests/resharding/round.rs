@@ -33,6 +33,8 @@ const PAUSE_US_MAX: u64 = 4_000;
 const CHANGE_PAUSE_US_MAX: u64 = 80_000;
 /// Much longer than the delay of any delayed or returned message.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than the delay of any returned message.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counts of the events of a round.
 #[derive(Clone, Copy, Debug, Default)]
@@ -236,15 +238,24 @@ impl Round {
     }
 
     /// Checks that the shards have all messages. No other actor changes the queue now, because the
-    /// stats count some shards at a time.
+    /// stats count some shards at a time. But the delay of a returned message, which counts as claimed,
+    /// may end while they count; then they are right the next time.
     async fn check_details(&self) {
         let mut random = self.random(Role::Counter, 0);
-        let stats = self.broker(&mut random).get_stats(&self.caller, &self.queue, true).await.unwrap();
-        let details = stats.details.expect("they were asked for");
-        let parts = || details.shards.iter().map(|(_, holding)| holding).chain([&details.unsharded]);
-        let total: u64 = parts().map(|Holding { available, delayed, claimed, .. }| available + delayed + claimed).sum();
-        let claimed: u64 = parts().map(|holding| holding.claimed).sum();
-        assert_eq!((total, claimed), (stats.total, stats.claimed), "{}: {details:?}", self.description());
+        let until = Instant::now() + RETURN_TIMEOUT;
+        loop {
+            let stats = self.broker(&mut random).get_stats(&self.caller, &self.queue, true).await.unwrap();
+            let details = stats.details.as_ref().expect("they were asked for");
+            let parts = || details.shards.iter().map(|(_, holding)| holding).chain([&details.unsharded]);
+            let total: u64 =
+                parts().map(|Holding { available, delayed, claimed, .. }| available + delayed + claimed).sum();
+            let claimed: u64 = parts().map(|holding| holding.claimed).sum();
+            if (total, claimed) == (stats.total, stats.claimed) {
+                return;
+            }
+            let is_late = Instant::now() > until;
+            assert!(!is_late, "{}: {total}, {claimed} of them claimed, but {stats:?}", self.description());
+        }
     }
 
     /// Takes all remaining messages, and checks that claims end with none left behind.
