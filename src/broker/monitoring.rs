@@ -14,7 +14,7 @@ use super::access::Resource;
 use super::monitor::Monitor;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{MonitoredQueues, ProjectId, QueueId, QueueKind, Summary};
+use crate::domain::{MONITORED_QUEUES_MAX, MonitoredQueues, ProjectId, QueueId, QueueKind, Summary};
 use crate::metrics::scrape::{Figures, MonitoredFigures, QueueFigures};
 use crate::storage::{NameRange, QueueListing};
 
@@ -26,8 +26,6 @@ const QUEUES_WAIT_MAX: Duration = Duration::from_secs(1);
 const AGE_MAX: Duration = Duration::from_secs(60);
 /// Maximum duration of a reading. Queues that are not read by then are left out.
 const READING_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of queues that are read. Each of them is read several times a minute.
-const QUEUES_MAX: usize = 500;
 /// Maximum number of queues that are read at the same time.
 const READS_IN_FLIGHT_MAX: usize = 8;
 
@@ -110,11 +108,11 @@ impl Broker {
         let mut after = None;
         loop {
             let names = NameRange::of_kind(QueueKind::Queue, after.as_deref(), None);
-            let listing = QueueListing { names, examined_max: QUEUES_MAX, ..QueueListing::default() };
+            let listing = QueueListing { names, examined_max: MONITORED_QUEUES_MAX, ..QueueListing::default() };
             let page = access.admit().await?.list_queues(project, &listing).await?;
             for (name, _) in page.queues {
                 let queue = QueueId::new(project.clone(), name).expect("a project with a queue has a short id");
-                if queues.len() == QUEUES_MAX && !queues.contains(&queue) {
+                if queues.len() == MONITORED_QUEUES_MAX && !queues.contains(&queue) {
                     return Ok(false);
                 }
                 queues.insert(queue);

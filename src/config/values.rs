@@ -8,13 +8,10 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::domain::MonitoredQueues;
+use crate::domain::{MONITORED_QUEUES_MAX, MonitoredQueues};
 use crate::options::Rule;
 use crate::options::rule::parse_list;
 use crate::storage::StoreUri;
-
-/// Each listed queue is read several times a minute.
-const METRICS_QUEUES_MAX: usize = 500;
 
 /// The URI of a store, which may contain a password.
 pub(super) const STORE: Rule = Rule::Other {
@@ -35,10 +32,10 @@ pub(super) const QUEUES: Rule = Rule::Other {
     parse: parse_list,
     check: |value| {
         let is_queue = |value: &Value| value.as_str().is_some_and(|text| text.parse::<MonitoredQueues>().is_ok());
-        let is_accepted = |queues: &Vec<Value>| queues.len() <= METRICS_QUEUES_MAX && queues.iter().all(is_queue);
+        let is_accepted = |queues: &Vec<Value>| queues.len() <= MONITORED_QUEUES_MAX && queues.iter().all(is_queue);
         let expected = || {
             format!(
-                "it must be a list of at most {METRICS_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\" or \"PROJECT/*\""
+                "it must be a list of at most {MONITORED_QUEUES_MAX} queues, each as \"PROJECT/QUEUE\" or \"PROJECT/*\""
             )
         };
         value.as_array().filter(|queues| is_accepted(queues)).map(drop).ok_or_else(expected)

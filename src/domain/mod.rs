@@ -79,7 +79,7 @@ pub use mailto::MailTo;
 pub use message::{Message, MessageId, NewMessage, Origin, Rank};
 pub use message_state::MessageState;
 pub use metadata::{DeadLetters, Metadata};
-pub use monitored::MonitoredQueues;
+pub use monitored::{MONITORED_QUEUES_MAX, MonitoredQueues};
 pub use order::Order;
 pub use pool::{Flavor, FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName};
 pub use pool_uri::PoolUri;

@@ -98,7 +98,7 @@ impl Service {
                 "the credentials are for another project than the one in --project, SUKKAL_PROJECT or the context"
                     .to_owned(),
             )),
-            // The request of the command will fail in the same way.
+            // Any other failure is that of the command's own request, too.
             Ok(_) | Err(_) => Ok(()),
         }
     }

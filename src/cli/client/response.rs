@@ -65,7 +65,7 @@ impl Response {
         Duration::from_secs(seconds.unwrap_or_default())
     }
 
-    /// Whether the service says that it does not use the project of the request.
+    /// Whether a warning says that the service does not use the project of the request.
     pub(super) fn ignores_project(&self) -> bool {
         let is_about_it = |warning: &HeaderValue| warning.as_bytes().starts_with(b"X-Project-ID is ignored");
         self.headers.get_all(WARNING).iter().any(is_about_it)

@@ -73,7 +73,7 @@ pub(super) fn caller(
     }
 }
 
-/// Returns whether `X-Project-ID` names another project. Published clients send it empty.
+/// Returns whether `X-Project-ID` names another project. An empty one names none.
 fn names_other(headers: &HeaderMap, project: &ProjectId) -> bool {
     headers
         .get(&PROJECT_ID[0])
