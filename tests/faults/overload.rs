@@ -183,7 +183,7 @@ async fn requests_that_wait_for_a_silent_store_are_refused_together() {
     }
     // In sequence, the last ones would take five times as long as the first ones.
     let (first, last) = (times[0], times[times.len() - 1]);
-    assert!(last < 2 * first, "{first:?} {last:?}");
+    assert!(last < 3 * first, "{first:?} {last:?}");
 }
 
 #[tokio::test]

@@ -76,15 +76,15 @@ impl Exposition {
         for (metric, _) in self.kinds.iter().filter(|(_, kind)| *kind == "histogram") {
             let counts = self.all(&format!("{metric}_count"));
             assert_eq!(counts.len(), self.all(&format!("{metric}_sum")).len());
+            let mut all_buckets: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            for (mut labels, value) in self.all(&format!("{metric}_bucket")) {
+                let le = labels.iter().position(|(label, _)| label == "le").expect("a bucket has a bound");
+                let (_, bound) = labels.remove(le);
+                let bound: f64 = bound.parse().expect("a bound is a number");
+                all_buckets.entry(labels).or_default().push((bound, value));
+            }
             for (labels, count) in counts {
-                let mut buckets = Vec::new();
-                for (mut of_bucket, value) in self.all(&format!("{metric}_bucket")) {
-                    let le = of_bucket.iter().position(|(label, _)| label == "le").expect("a bucket has a bound");
-                    let (_, bound) = of_bucket.remove(le);
-                    if of_bucket == labels {
-                        buckets.push((bound.parse::<f64>().expect("a bound is a number"), value));
-                    }
-                }
+                let mut buckets = all_buckets.remove(&labels).unwrap_or_default();
                 buckets.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
                 assert!(buckets.is_sorted_by_key(|(_, value)| *value), "{metric} {labels:?}: {buckets:?}");
                 assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)), "{metric} {labels:?}");
