@@ -1,8 +1,9 @@
 # Builds a small image of Sukkal. The first stage compiles, and the second contains only the binary.
-FROM rust:1-slim-bookworm AS build
+FROM rust:1-bookworm AS build
 WORKDIR /sukkal
 # The dependencies are compiled in a separate layer, and again only when the manifest changes.
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo/config.toml .cargo/config.toml
 # The package of the tests belongs to the workspace, but is not compiled.
 COPY tests/Cargo.toml tests/Cargo.toml
 RUN mkdir src && touch src/lib.rs && echo 'fn main() {}' > src/main.rs \

@@ -41,7 +41,7 @@ use self::report::Report;
 
 /// The allocator of the service, because this program also serves variants of the service.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What runs a benchmark, if its name follows.
 const COMMAND: &str = "cargo bench --workspace --bench bench --";

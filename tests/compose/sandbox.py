@@ -96,7 +96,7 @@ def import_images(sukkal):
     copy(sukkal, folder, "/prebuilt/sukkal")
     copy(pathlib.Path(__file__).with_name("cargo"), folder, "/usr/bin/cargo")
     copy(CERTIFICATES, folder)
-    import_image("rust:1-slim-bookworm", folder)
+    import_image("rust:1-bookworm", folder)
 
     folder = root("debian", ["sh", "install"])
     for library in run("dpkg", "-L", *LIBRARIES).split():
