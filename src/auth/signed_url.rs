@@ -46,8 +46,8 @@ pub struct Signer {
 /// Why a URL cannot be signed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidSignedUrl {
-    /// A method is not an HTTP token.
-    #[error("methods contains {0:?}, which is not an HTTP method")]
+    /// A method is not an HTTP token, or in lower case.
+    #[error("methods contains {0:?}, which is not an HTTP method in upper case")]
     Method(String),
     /// A path does not begin with a slash, or has a comma or backslash.
     #[error("paths contains {0:?}, which is not a path")]

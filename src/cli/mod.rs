@@ -106,11 +106,24 @@ pub fn run() -> ExitCode {
         Some(Command::Rekey(options)) => rekey::run(&options),
         Some(Command::Migrate(options)) => migrate::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),
-        Some(Command::Client(command)) => client::run(&command),
+        Some(Command::Client(command)) => {
+            warn_about_variables();
+            client::run(&command)
+        }
         Some(Command::Config) => manual::text(&config::explained_defaults()),
         Some(Command::Completions { shell }) => manual::completions(shell, command),
         Some(Command::Man(options)) => manual::man(&options, command),
         None => serve::run(&cli.serve),
+    }
+}
+
+/// Warns about environment variables whose names resemble those of the commands of the client.
+fn warn_about_variables() {
+    for (variable, value) in std::env::vars_os() {
+        let (variable, value) = (variable.to_string_lossy(), value.to_string_lossy());
+        if let Some(meant) = config::client_variable_meant_by(&variable, &value) {
+            exit::print_message(&format!("warning: the variable {variable} has no effect; did you mean {meant}?"));
+        }
     }
 }
 

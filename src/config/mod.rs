@@ -195,6 +195,13 @@ pub fn explained_defaults() -> String {
     Declarations::of::<Config>().into_text()
 }
 
+/// Returns the variable of the command line that a misspelled environment variable most resembles, if any.
+#[must_use]
+pub fn client_variable_meant_by(variable: &str, value: &str) -> Option<String> {
+    let options = Declarations::of::<Config>().into_options().into_iter().map(|option| option.name.to_string());
+    names::client_variable_meant_by(variable, value, options)
+}
+
 impl Config {
     /// Loads all options from a file, environment variables, and flags, which set options outside
     /// of sections.

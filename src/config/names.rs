@@ -28,6 +28,20 @@ pub(super) fn option_of(variable: &str, value: &str) -> Option<String> {
     }
 }
 
+/// Returns the variable of the command line that a misspelled variable most resembles; `None` if the variable
+/// is known, or resembles one of these options more.
+pub(super) fn client_variable_meant_by(
+    variable: &str,
+    value: &str,
+    options: impl Iterator<Item = String>,
+) -> Option<String> {
+    let name = option_of(variable, value)?;
+    let (of_client, options) = (CLIENT.map(str::to_lowercase), options.collect::<Vec<_>>());
+    // An option resembles itself most.
+    let meant = nearest(&name, of_client.iter().chain(&options).map(String::as_str))?;
+    of_client.iter().any(|name| name == meant).then(|| variable_of(meant))
+}
+
 /// Returns whether Kubernetes or Docker sets this variable for a service whose name begins with
 /// `sukkal`.
 fn is_service_discovery(name: &str, value: &str) -> bool {

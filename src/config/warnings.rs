@@ -10,7 +10,9 @@ impl Config {
     pub(super) fn useless_options(&self) -> impl Iterator<Item = String> {
         let SignedUrl { secret_key, accepted_secret_key } = &self.signed_url;
         let Transport { message_encryption_key, message_decryption_keys, .. } = &self.transport;
-        let has_roles = [AuthStrategy::Tokens, AuthStrategy::Jwt].iter().any(|one| self.auth.strategies.contains(one));
+        let authenticates_with = |strategy| self.auth.strategies.contains(&strategy);
+        let has_jwt_options = !self.jwt.issuer.is_empty() || !self.jwt.jwks.is_empty() || !self.jwt.audience.is_empty();
+        let has_roles = [AuthStrategy::Tokens, AuthStrategy::Jwt].into_iter().any(authenticates_with);
         let cannot_sign = secret_key.reveal().is_none();
         let warnings = [
             (
@@ -29,6 +31,18 @@ impl Config {
             (
                 self.mail.host.is_empty() && (self.mail.sender.is_some() || !self.mail.username.is_empty()),
                 "the options in [mail] have no effect, because mail.host is empty",
+            ),
+            (
+                has_jwt_options && !authenticates_with(AuthStrategy::Jwt),
+                "the options in [jwt] have no effect without \"jwt\" in auth.strategies",
+            ),
+            (
+                !self.keystone.auth_url.is_empty() && !authenticates_with(AuthStrategy::Keystone),
+                "the options in [keystone] have no effect without \"keystone\" in auth.strategies",
+            ),
+            (
+                self.pooling.virtual_pool && !self.pooling.enabled,
+                "pooling.virtual_pool has no effect, because pooling.enabled is false",
             ),
             (
                 has_roles && self.policy == Policy::default(),
@@ -52,6 +66,17 @@ mod tests {
     }
 
     #[test]
+    fn a_section_without_its_strategy_causes_a_warning() {
+        for (option, value, section, strategy) in [
+            ("SUKKAL_JWT__AUDIENCE", "sukkal", "[jwt]", "jwt"),
+            ("SUKKAL_KEYSTONE__AUTH_URL", "https://keystone.example.com/v3", "[keystone]", "keystone"),
+        ] {
+            let expected = format!("the options in {section} have no effect without \"{strategy}\" in auth.strategies");
+            assert_eq!(warnings(&[(option, value)]), [expected]);
+        }
+    }
+
+    #[test]
     fn an_option_that_needs_another_one_causes_a_warning_without_it() {
         for (option, value, needed, warning) in [
             (
@@ -72,6 +97,7 @@ mod tests {
                 "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY",
                 "transport.message_decryption_keys has no effect",
             ),
+            ("SUKKAL_POOLING__VIRTUAL_POOL", "true", "SUKKAL_POOLING__ENABLED", "pooling.virtual_pool has no effect"),
             (
                 "SUKKAL_AUTH__STRATEGIES",
                 "tokens",
@@ -82,10 +108,12 @@ mod tests {
             let alone = warnings(&[(option, value)]);
 
             assert!(alone.len() == 1 && alone[0].starts_with(warning), "{alone:?}");
-            assert_eq!(
-                warnings(&[(option, value), (needed, if needed.ends_with("KEY") { KEY } else { "roles" })]),
-                [""; 0]
-            );
+            let wanted = match needed {
+                "SUKKAL_POLICY__PRESET" => "roles",
+                "SUKKAL_POOLING__ENABLED" => "true",
+                _ => KEY,
+            };
+            assert_eq!(warnings(&[(option, value), (needed, wanted)]), [""; 0]);
         }
     }
 }

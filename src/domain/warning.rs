@@ -34,6 +34,8 @@ pub enum Warning {
     MoreUnknown(NameKind),
     /// A query parameter has no value.
     NoValue(&'static str),
+    /// A query parameter with one value is repeated.
+    Repeated(&'static str),
     /// A metadata key is set without another one that it needs.
     Needs {
         /// The key that has no effect.
@@ -47,6 +49,19 @@ pub enum Warning {
     NotInTopics(&'static str),
     /// A subscription of a connection has an option that configures deliveries to subscribers.
     NotForConnections(&'static str),
+    /// An option of a subscription has no effect for its kind of subscriber.
+    NotForSubscriber(&'static str),
+    /// A subscriber that has not confirmed its subscription subscribes again, with other options or another
+    /// time to live.
+    SubscriptionUnchanged,
+    /// A deletion has an id that cannot be that of a message of the queue.
+    InvalidMessageId,
+    /// A deletion names claims, which the service does not check.
+    ClaimIdsIgnored,
+    /// A message expires before its delay ends.
+    ExpiresDelayed,
+    /// The only metadata key of a new queue is `metadata`, and its value is an object.
+    NestedMetadata,
     /// A message that is posted over a WebSocket has a `delay`.
     DelayOverWebSocket,
     /// A message has a `tenant`, but its queue is not fair.
@@ -81,6 +96,8 @@ pub enum NameKind {
     Parameter,
     /// A parameter of the query of a list, which filters it by metadata and resembles another parameter.
     Filter,
+    /// A header that resembles one with a meaning.
+    Header,
     /// A field of the body.
     Field,
     /// A field of a message.
@@ -100,6 +117,7 @@ impl NameKind {
         match self {
             Self::MetadataKey => "metadata key",
             Self::Parameter | Self::Filter => "query parameter",
+            Self::Header => "header",
             Self::Field => "field",
             Self::MessageField => "message field",
             Self::OperationField => "field of an operation",
@@ -145,7 +163,7 @@ impl<'k> UnknownNames<'k> {
         let warning =
             Warning::Unknown { what: self.what, name: shown(name), nearest: nearest(name, self.known.iter().copied()) };
         // Names that resemble no known one may have a meaning for the client.
-        let may_be_own = matches!(self.what, NameKind::Filter | NameKind::SubscriptionOption);
+        let may_be_own = matches!(self.what, NameKind::Filter | NameKind::Header | NameKind::SubscriptionOption);
         let is_own = may_be_own && matches!(warning, Warning::Unknown { nearest: None, .. });
         if is_own || self.warnings.contains(&warning) {
             return;
@@ -205,6 +223,9 @@ impl fmt::Display for Warning {
             Self::MoreUnknown(NameKind::Filter) => f.write_str("further query parameters filter by metadata keys"),
             Self::MoreUnknown(what) => write!(f, "further unknown {}s have no effect", what.text()),
             Self::NoValue(name) => write!(f, "query parameter \"{name}\" has no value, and so no effect"),
+            Self::Repeated(name) => {
+                write!(f, "query parameter \"{name}\" is repeated, and only its last value has an effect; send it once")
+            }
             Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
@@ -215,6 +236,24 @@ impl fmt::Display for Warning {
             Self::NotForConnections(option) => {
                 write!(f, "the option \"{option}\" has no effect, because the subscriber is the connection")
             }
+            Self::NotForSubscriber(option) => {
+                write!(f, "the option \"{option}\" has no effect for this kind of subscriber")
+            }
+            Self::SubscriptionUnchanged => f.write_str(
+                "the subscription exists, and its options and ttl, which are different, were not changed; change them with PATCH",
+            ),
+            Self::InvalidMessageId => {
+                f.write_str("an id was ignored, because it cannot be the id of a message of this queue")
+            }
+            Self::ClaimIdsIgnored => f.write_str(
+                "\"claim_ids\" is ignored, because the option message_delete_with_claim_id of the service is false; claimed messages were deleted too",
+            ),
+            Self::ExpiresDelayed => {
+                f.write_str("a message expires before its delay ends, so nobody receives it; give it a longer \"ttl\"")
+            }
+            Self::NestedMetadata => f.write_str(
+                "the only metadata key is \"metadata\"; the body itself is the metadata, so send the value of this key alone",
+            ),
             Self::DelayOverWebSocket => {
                 f.write_str("\"delay\" is ignored over WebSockets, as in Zaqar; post delayed messages over HTTP")
             }

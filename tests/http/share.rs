@@ -119,6 +119,7 @@ async fn unsupported_fields_paths_and_methods_are_refused() {
         (json!({"methods": ["GET\\nother"]}), "not an HTTP method"),
         (json!({"methods": ["GET\n"]}), "not an HTTP method"),
         (json!({"methods": [""]}), "not an HTTP method"),
+        (json!({"methods": ["GET", "get"]}), "\"get\", which is not an HTTP method in upper case"),
     ] {
         let description = refusal(&project, &body).await;
 

@@ -116,6 +116,78 @@ async fn a_delay_that_the_queue_ignores_gets_a_warning() {
     assert_eq!(api.feed("q", "&limit=20").await.len(), 10, "no message is delayed");
 }
 
+#[tokio::test]
+async fn a_message_that_expires_before_its_delay_ends_gets_a_warning() {
+    let api = new_project();
+    answered(api.put("/v2/queues/q").json(&json!({"_default_message_delay": 1})), 201).await;
+    let expected = "a message expires before its delay ends, so nobody receives it; give it a longer \"ttl\"";
+
+    for (delay, ttl, warnings) in [(60, 60, &[expected][..]), (59, 60, &[])] {
+        let delayed = json!([{"body": 1}, {"body": 2, "delay": delay, "ttl": ttl}]);
+        assert_eq!(warnings_of(post(&api, "q", &delayed), 201).await, warnings, "{delay}");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_warns_of_what_it_ignores() {
+    let api = new_project();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    let invalid = "an id was ignored, because it cannot be the id of a message of this queue";
+    let claims = "\"claim_ids\" is ignored, because the option message_delete_with_claim_id of the service is false; \
+                  claimed messages were deleted too";
+    let unknown = "00000000-0000-0000-0000-000000000000";
+
+    for (path, expected) in [
+        ("/not-an-id".to_owned(), &[invalid][..]),
+        ("?ids=not-an-id".to_owned(), &[invalid]),
+        (format!("?ids=not-an-id,{id}&claim_ids={unknown}"), &[invalid, claims]),
+        // It is deleted already.
+        (format!("?ids={id}"), &[]),
+        (format!("/{id}"), &[]),
+    ] {
+        let path = format!("/v2/queues/q/messages{path}");
+        assert_eq!(warnings_of(api.delete(&path), 204).await, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_subscriber_that_subscribes_again_with_other_options_gets_a_warning() {
+    let sukkal = Sukkal::start("memory:");
+    let api = sukkal.project("p");
+    let subscribe = |ttl: u32, ordered: bool| {
+        let body = json!({"subscriber": "http://example.org/", "ttl": ttl, "options": {"ordered": ordered}});
+        warnings_of(api.post("/v2/queues/q/subscriptions", &body), 201)
+    };
+    let unchanged = "the subscription exists, and its options and ttl, which are different, were not changed; \
+                     change them with PATCH";
+
+    assert_eq!(subscribe(600, true).await, [""; 0]);
+    assert_eq!(subscribe(600, true).await, [""; 0]);
+    assert_eq!(subscribe(600, false).await, [unchanged]);
+    assert_eq!(subscribe(700, true).await, [unchanged]);
+}
+
+/// A post with such a key would be repeated although the client has protected it.
+#[tokio::test]
+async fn a_misspelled_header_of_a_post_gets_a_warning() {
+    let api = new_project();
+    for (name, expected) in [
+        (
+            "Idempotency-Kye",
+            &["unknown header \"idempotency-kye\" has no effect; did you mean \"idempotency-key\"?"][..],
+        ),
+        (
+            "X-Idempotency-Key",
+            &["unknown header \"x-idempotency-key\" has no effect; did you mean \"idempotency-key\"?"],
+        ),
+        ("Idempotency-Key", &[]),
+        ("If-None-Match", &[]),
+    ] {
+        let request = post(&api, "q", &json!([{"body": 1}])).header(name, "k");
+        assert_eq!(warnings_of(request, 201).await, expected, "{name}");
+    }
+}
+
 /// A reader that has mixed up its markers would see an empty page for ever.
 #[tokio::test]
 async fn an_invalid_marker_gets_a_warning() {
@@ -213,7 +285,10 @@ async fn each_route_warns_of_each_misspelled_query_parameter() {
                 } else {
                     format!("unknown query parameter \"{wrong}\" has no effect; did you mean \"{name}\"?")
                 };
-                assert_eq!(warnings(&answer), [expected], "{method} {path}");
+                // The ids in the paths are placeholders.
+                let is_about_id = |warning: &String| warning.starts_with("an id was ignored");
+                let others: Vec<_> = warnings(&answer).into_iter().filter(|warning| !is_about_id(warning)).collect();
+                assert_eq!(others, [expected], "{method} {path}");
                 checked += 1;
             }
         }
@@ -273,6 +348,12 @@ async fn each_field_without_a_meaning_gets_a_warning() {
             &["unknown key of a retry policy \"minimum_dealy\" has no effect; did you mean \"minimum_delay\"?"],
         ),
         (
+            "/v2/queues/q/subscriptions",
+            json!({"subscriber": "http://example.org/3", "options": {"subject": "New", "post_headers": {}}}),
+            201,
+            &["the option \"subject\" has no effect for this kind of subscriber"],
+        ),
+        (
             "/v2/queues/q/purge",
             json!({"resource_types": ["messages"], "resource_type": 1}),
             204,
@@ -287,6 +368,10 @@ async fn each_field_without_a_meaning_gets_a_warning() {
     let policy = json!({"_retry_policy": {"maximum_dealy": 5}});
     let expected = ["unknown key of a retry policy \"maximum_dealy\" has no effect; did you mean \"maximum_delay\"?"];
     assert_eq!(warnings_of(api.put("/v2/queues/r").json(&policy), 201).await, expected);
+    let nested = json!({"metadata": {"team": "billing"}});
+    let expected =
+        ["the only metadata key is \"metadata\"; the body itself is the metadata, so send the value of this key alone"];
+    assert_eq!(warnings_of(api.put("/v2/queues/nested").json(&nested), 201).await, expected);
     let of_claims = json!({"_max_claim_count": 3});
     let expected = ["\"_max_claim_count\" has no effect in a topic, whose messages are not claimed"];
     assert_eq!(warnings_of(api.put("/v2/topics/t").json(&of_claims), 201).await, expected);
@@ -336,6 +421,10 @@ async fn a_parameter_without_a_value_and_credentials_without_effect_get_a_warnin
                 "unknown query parameter \"d\" has no effect",
                 "further unknown query parameters have no effect",
             ],
+        ),
+        (
+            "limit=5&limit=%36",
+            &["query parameter \"limit\" is repeated, and only its last value has an effect; send it once"],
         ),
         ("%65cho=true&limit=5", &[]),
     ] {

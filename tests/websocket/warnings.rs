@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{open, start};
+use support::sukkal::CLIENT;
 
 #[tokio::test]
 async fn what_has_no_effect_gets_a_warning() {
@@ -48,6 +49,11 @@ async fn what_has_no_effect_gets_a_warning() {
             json!(["unknown field \"message_id\" has no effect; did you mean \"message_ids\"?"]),
         ),
         (
+            "message_delete",
+            json!({"queue_name": "q", "message_id": "x"}),
+            json!(["an id was ignored, because it cannot be the id of a message of this queue"]),
+        ),
+        (
             "queue_purge",
             json!({"queue_name": "r", "resource_types": ["mesages", "messages"]}),
             json!(["unknown resource type \"mesages\" has no effect; did you mean \"messages\"?"]),
@@ -62,5 +68,45 @@ async fn what_has_no_effect_gets_a_warning() {
         let reply = socket.document().await;
         assert!(reply["headers"]["status"].as_u64().unwrap() < 300, "{reply}");
         assert_eq!(reply["headers"]["Sukkal-Warning"], expected, "{action} {body}");
+    }
+}
+
+/// Without a list of kinds, a purge deletes everything.
+#[tokio::test]
+async fn a_purge_with_a_misspelled_field_deletes_nothing() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    socket.ask("message_post", json!({"queue_name": "q", "messages": [{"body": 1}]})).await;
+
+    let refused = socket.ask("queue_purge", json!({"queue_name": "q", "resource_type": ["subscriptions"]})).await;
+
+    let exception =
+        "the body has \"resource_type\", but no \"resource_types\"; leave it out, or send \"resource_types\"";
+    assert_eq!(refused, (400, json!({ "exception": exception, "error": null })));
+    let listed = socket.ask("message_list", json!({"queue_name": "q", "echo": true})).await;
+    assert_eq!(listed.1["messages"].as_array().map(Vec::len), Some(1), "{listed:?}");
+    assert_eq!(socket.ask("queue_purge", json!({"queue_name": "q"})).await.0, 204);
+}
+
+/// Names of headers are case-sensitive in frames.
+#[tokio::test]
+async fn a_header_that_resembles_one_with_a_meaning_gets_a_warning() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let post = json!({"queue_name": "q", "messages": [{"body": 1}]});
+    for (name, expected) in [
+        (
+            "idempotency-key",
+            json!(["unknown header \"idempotency-key\" has no effect; did you mean \"Idempotency-Key\"?"]),
+        ),
+        ("Durabilty", json!(["unknown header \"Durabilty\" has no effect; did you mean \"Durability\"?"])),
+        ("Idempotency-Key", Value::Null),
+        ("Accept", Value::Null),
+    ] {
+        let headers = json!({"Client-ID": CLIENT, "X-Project-ID": "p", name: "k"});
+        socket.send(&json!({"action": "message_post", "headers": headers, "body": post})).await;
+        let reply = socket.document().await;
+        let answer = (&reply["headers"]["status"], &reply["headers"]["Sukkal-Warning"]);
+        assert_eq!(answer, (&json!(201), &expected), "{name}");
     }
 }

@@ -30,13 +30,16 @@ use crate::broker::Broker;
 use crate::broker::messages::{Draft, Listed, MessageQuery, PostRequest, Posted, content_of};
 use crate::broker::undelivered::Undelivered;
 use crate::domain::durability::InvalidDurability;
-use crate::domain::{Durability, IdempotencyKey, QueueId, QueueKind, Scope, Taken, WithWarnings};
+use crate::domain::warning::{NameKind, of_unknown};
+use crate::domain::{Durability, IdempotencyKey, QueueId, QueueKind, Scope, Taken, Warning, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response. While a text is written, the
 /// buffer needs space for six times its length.
 const PATH_BYTES: usize = 128;
 /// The header with the durability that a post requires, and in the response the one reached.
 static DURABILITY: HeaderName = HeaderName::from_static("durability");
+/// The headers with a meaning for a post alone.
+const POST_HEADERS: [&str; 2] = ["durability", "idempotency-key"];
 /// The query parameter that includes the states of messages in responses.
 const INCLUDE_STATE: &str = "include_state";
 
@@ -103,6 +106,7 @@ async fn post(
     let WithWarnings { value: drafts, warnings: of_fields } = messages::parse_drafts(&body)?;
     let bytes = body.len() as u64;
     let idempotency = idempotency_of(&parts.headers, &drafts)?;
+    let of_headers = warnings_of_headers(&parts.headers);
     let request = PostRequest { drafts, bytes, idempotency, trace, durability };
     let WithWarnings { value: Posted { ids, durability }, warnings } =
         broker.post_messages(&caller, queue.clone(), request).await?;
@@ -112,7 +116,15 @@ async fn post(
         let value = HeaderValue::try_from(level.to_string()).expect("it is printable ASCII");
         [(DURABILITY.clone(), value)]
     });
-    Ok((StatusCode::CREATED, location, reached, Warnings(of_fields), Warnings(warnings), posted).into_response())
+    Ok((StatusCode::CREATED, location, reached, Warnings(of_headers), Warnings(of_fields), Warnings(warnings), posted)
+        .into_response())
+}
+
+/// Returns warnings about headers that resemble one with a meaning for a post. Only headers with similar
+/// beginnings are compared, because each post has some.
+fn warnings_of_headers(headers: &HeaderMap) -> Vec<Warning> {
+    let begins_alike = |name: &&str| ["dura", "idem", "x-dura", "x-idem"].iter().any(|start| name.starts_with(start));
+    of_unknown(NameKind::Header, &POST_HEADERS, headers.keys().map(HeaderName::as_str).filter(begins_alike))
 }
 
 /// Returns the idempotency key of a post with these messages, if it has one.
@@ -243,10 +255,10 @@ async fn delete(
     queue: QueueId,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
-) -> Result<StatusCode, Error> {
+) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
-    broker.delete_message(&caller, queue, &id, query.last("claim_id")).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let deleted = broker.delete_message(&caller, queue, &id, query.last("claim_id")).await?;
+    Ok((StatusCode::NO_CONTENT, Warnings(deleted.warnings), ()).into_response())
 }
 
 /// Deletes the messages of `ids` that exist, or pops up to `pop` messages.
@@ -277,8 +289,8 @@ async fn pop_or_delete(
             Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
         })
     } else {
-        broker.delete_messages(&caller, queue, &ids, &claims).await?;
-        Ok(StatusCode::NO_CONTENT.into_response())
+        let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
+        Ok((StatusCode::NO_CONTENT, Warnings(deleted.warnings), ()).into_response())
     }
 }
 

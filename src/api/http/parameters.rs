@@ -4,6 +4,9 @@ use crate::api::wire::query::{self, CREDENTIALS};
 use crate::domain::Warning;
 use crate::domain::warning::{NameKind, UnknownNames};
 
+/// The parameters with several values, which may be repeated.
+const LISTS: [&str; 2] = ["ids", "claim_ids"];
+
 /// The query parameters that have a meaning for a method of a route.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
@@ -32,17 +35,19 @@ impl Parameters {
     pub(super) fn warnings(self, query: Option<&str>, credentials_count: bool) -> Vec<Warning> {
         let Some(query) = query else { return Vec::new() };
         let mut unknown = UnknownNames::new(self.others, self.names);
-        let mut without_value = None;
+        let (mut without_value, mut seen, mut repeated) = (None, vec![false; self.names.len()], None);
         for (name, value) in query::parameters(query) {
             let is_credential = credentials_count && CREDENTIALS.contains(&&*name);
             if !name.is_empty() && !is_credential {
                 unknown.check(&name);
             }
+            let Some(index) = self.names.iter().position(|known| *known == name) else { continue };
             if value.is_empty() {
-                without_value = without_value.or_else(|| self.names.iter().find(|known| **known == name));
+                without_value.get_or_insert(Warning::NoValue(self.names[index]));
+            } else if std::mem::replace(&mut seen[index], true) && !LISTS.contains(&&*name) {
+                repeated.get_or_insert(Warning::Repeated(self.names[index]));
             }
         }
-        let without_value = without_value.map(|name| Warning::NoValue(name));
-        without_value.into_iter().chain(unknown.into_warnings()).collect()
+        without_value.into_iter().chain(repeated).chain(unknown.into_warnings()).collect()
     }
 }

@@ -23,9 +23,9 @@ use crate::api::wire::query::Query;
 use crate::api::wire::subscriptions::{self, BODY_BYTES_MAX, SubscriptionListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
-use crate::broker::subscriptions::ConfirmedBy;
+use crate::broker::subscriptions::{ConfirmedBy, Subscribed};
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, QueueKind, WithWarnings};
+use crate::domain::{QueueId, QueueKind, Warning, WithWarnings};
 
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
 const LIST_BYTES: usize = 8_192;
@@ -103,13 +103,16 @@ async fn create(
     body: Body,
 ) -> Result<Response, Error> {
     let mut request = subscriptions::parse_new(read(&headers, body).await?.as_deref())?;
-    let warnings = Warnings(subscriptions::warnings(&request.fields, &subscriptions::FIELDS));
+    let mut warnings = subscriptions::warnings(&request.fields, &subscriptions::FIELDS);
     let token = presented_token(&headers, &settings.authenticator);
     request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
     let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
+    if matches!(subscribed, Subscribed::Unconfirmed { differs: true, .. }) {
+        warnings.push(Warning::SubscriptionUnchanged);
+    }
     let location = [(LOCATION, subscriptions::path(&queue))];
     Ok(match subscriptions::subscribed_document(&subscribed) {
-        Some(document) => (StatusCode::CREATED, location, warnings, Json(document)).into_response(),
+        Some(document) => (StatusCode::CREATED, location, Warnings(warnings), Json(document)).into_response(),
         None => (location, Error::from(broker::Error::subscriber_taken())).into_response(),
     })
 }

@@ -272,6 +272,11 @@ impl FrameRequest {
         Some(if json::check_values(value).is_ok() { json::from_msgpack(value) } else { Value::Null })
     }
 
+    /// Returns the names of the headers.
+    pub fn header_names(&self) -> impl Iterator<Item = &str> {
+        entries(self.headers.or_empty()).map(|(name, _)| str::from_utf8(name).unwrap_or_default())
+    }
+
     /// Returns whether the body has a field, and has it with this type.
     #[must_use]
     pub fn field_has_type(&self, name: &str, expected: FieldType) -> Option<bool> {

@@ -24,6 +24,24 @@ const SINGLE_HEADERS: [&str; 17] = [
     "X-User-Id",
 ];
 
+/// The headers of frames that have a meaning. The case of their names counts.
+pub const OF_FRAMES: [&str; 14] = [
+    "Authorization",
+    "Client-ID",
+    "Durability",
+    "Idempotency-Key",
+    "traceparent",
+    "tracestate",
+    "URL-Signature",
+    "URL-Expires",
+    "URL-Methods",
+    "URL-Paths",
+    "X-Auth-Token",
+    "X-Project-ID",
+    "X-Roles",
+    "X-Service-Token",
+];
+
 /// Returns a header with one value whose name is repeated, in any case.
 pub fn repeated<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Option<&'static str> {
     let mut seen = [false; SINGLE_HEADERS.len()];

@@ -29,6 +29,10 @@ pub fn parse(bytes: &[u8], queue: &QueueId, now: OffsetDateTime) -> Result<Signe
     }
     let paths = paths.iter().map(|path| paths::below(queue.name(), path)).collect();
     let methods = list(&fields, "methods", "GET")?;
+    // The methods of requests are compared with these, and no client sends one in lower case.
+    if let Some(method) = methods.iter().find(|method| method.contains(|char: char| char.is_ascii_lowercase())) {
+        return Err(invalid_request(InvalidSignedUrl::Method(method.clone())));
+    }
     let expiry = match fields.get("expires") {
         None | Some(Value::Null) => Expiry::by_default(now),
         Some(Value::String(text)) => text.parse().map_err(invalid_request)?,

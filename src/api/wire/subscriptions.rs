@@ -141,7 +141,7 @@ pub fn subscribed_document(subscribed: &Subscribed) -> Option<Value> {
             }
             Some(document)
         }
-        Subscribed::Unconfirmed(id) => Some(json!({ "subscription_id": id.to_string() })),
+        Subscribed::Unconfirmed { id, .. } => Some(json!({ "subscription_id": id.to_string() })),
         Subscribed::Confirmed => None,
     }
 }
@@ -185,7 +185,9 @@ pub fn parse_new(body: Option<&[u8]>) -> Result<SubscriptionRequest, Error> {
 /// Returns warnings about fields of a request and options that have no effect.
 #[must_use]
 pub fn warnings(fields: &Map<String, Value>, known: &'static [&'static str]) -> Vec<Warning> {
-    let of_options = fields.get("options").into_iter().flat_map(delivery_options::warnings);
+    let subscriber = fields.get("subscriber").and_then(Value::as_str);
+    let of_options =
+        fields.get("options").into_iter().flat_map(|options| delivery_options::warnings(options, subscriber));
     json::unknown_fields(fields, known).into_iter().chain(of_options).collect()
 }
 

@@ -108,7 +108,7 @@ impl Broker {
             && let Ok(messages) = self.prepare(client, &queue, &known.metadata, &request)
         {
             match self.try_to_post(&mut store, client, &queue, known, &messages, (&request, &limits)).await? {
-                PostOutcome::Posted(ids) => return Ok(posted(ids, &known.metadata, &request)),
+                PostOutcome::Posted(ids) => return Ok(posted(ids, &known.metadata, &request, &messages)),
                 PostOutcome::Stale(_) => {}
                 PostOutcome::Full(quota) => return Err(limits.exceeded(quota)),
                 PostOutcome::KeyReused => return Err(Error::OtherContent),
@@ -149,7 +149,7 @@ impl Broker {
             };
             match self.try_to_post(&mut store, client, &queue, &current, &messages, (request, limits)).await? {
                 PostOutcome::Posted(ids) => {
-                    let posted = posted(ids, &current.metadata, request);
+                    let posted = posted(ids, &current.metadata, request, &messages);
                     self.known_queues.insert(queue, Arc::new(current));
                     return Ok(posted);
                 }
@@ -269,9 +269,14 @@ fn required_durability(metadata: &Metadata, request: &PostRequest) -> Option<Dur
     }
 }
 
-/// Returns the result of a post, with warnings if the request names delays or tenants that the queue ignores.
-/// A delay of 0 does not count.
-fn posted(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> WithWarnings<Posted> {
+/// Returns the result of a post, with warnings if the request names delays or tenants that the queue ignores,
+/// or if a message expires before its delay ends. A delay of 0 does not count.
+fn posted(
+    ids: Vec<MessageId>,
+    metadata: &Metadata,
+    request: &PostRequest,
+    messages: &[NewMessage],
+) -> WithWarnings<Posted> {
     let names_delay = |draft: &Draft| !matches!(draft.delay, Delay::Unset | Delay::Seconds(0));
     let names_tenant = |draft: &Draft| !matches!(draft.tenant, TenantDraft::Unset);
     let is_delay_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
@@ -279,5 +284,7 @@ fn posted(ids: Vec<MessageId>, metadata: &Metadata, request: &PostRequest) -> Wi
     let value = Posted { ids, durability: required_durability(metadata, request) };
     let delay = is_delay_ignored.then_some(Warning::DelayIgnored);
     let tenant = is_tenant_ignored.then_some(Warning::TenantIgnored);
-    WithWarnings { value, warnings: delay.into_iter().chain(tenant).collect() }
+    let expires_delayed = messages.iter().any(|message| message.delay_s > 0 && message.delay_s >= message.ttl_s);
+    let expired = expires_delayed.then_some(Warning::ExpiresDelayed);
+    WithWarnings { value, warnings: delay.into_iter().chain(tenant).chain(expired).collect() }
 }

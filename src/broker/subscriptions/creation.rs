@@ -32,7 +32,12 @@ pub enum Subscribed {
     /// The subscription is new. Its key is shown only now.
     Created(SubscriptionId, SigningKey),
     /// The subscription existed, and the subscriber has not confirmed it.
-    Unconfirmed(SubscriptionId),
+    Unconfirmed {
+        /// The id of the subscription.
+        id: SubscriptionId,
+        /// Whether the request names options or a time to live that the subscription does not have.
+        differs: bool,
+    },
     /// The subscription existed, and the subscriber has confirmed it.
     Confirmed,
 }
@@ -82,7 +87,7 @@ impl Broker {
         let this = self.clone();
         self.run_to_completion(async move {
             let outcome = match access.admit().await {
-                Ok(store) => this.store_subscription(&store, &queue, new, reached).await,
+                Ok(store) => this.store_subscription(&store, &queue, (new, &draft), reached).await,
                 Err(error) => Err(error.into()),
             };
             if let Some(trust) = trust
@@ -95,13 +100,13 @@ impl Broker {
         .await
     }
 
-    /// Stores a subscription, or finds the existing one of its subscriber. `reached` is the quota of
+    /// Stores a subscription of this draft, or finds the existing one of its subscriber. `reached` is the quota of
     /// the project if it has reached it, so that it gets no new subscription.
     async fn store_subscription(
         &self,
         store: &AdmittedStore,
         queue: &QueueId,
-        new: NewSubscription,
+        (new, draft): (NewSubscription, &SubscriptionDraft),
         reached: Option<u64>,
     ) -> Result<Subscribed, Error> {
         let count_max = if reached.is_some() { 0 } else { self.push.max_subscriptions_per_queue };
@@ -118,7 +123,11 @@ impl Broker {
                 }
                 SubscriptionCreation::Exists(Subscription { id, settings, ttl_s, .. }) => {
                     self.request_confirmation(queue, id, &settings, ttl_s, ConfirmationKind::Subscription);
-                    return Ok(Subscribed::Unconfirmed(id));
+                    let has_other_options = draft.options.as_ref().is_some_and(|options| {
+                        DeliveryOptions::parse(options) != DeliveryOptions::parse(&settings.options)
+                    });
+                    let differs = has_other_options || draft.ttl_s.is_some_and(|wanted_s| wanted_s != ttl_s);
+                    return Ok(Subscribed::Unconfirmed { id, differs });
                 }
                 SubscriptionCreation::TooMany | SubscriptionCreation::NoQueue if reached.is_some() => {
                     let (quota, max) = (Quota::Subscriptions, reached.unwrap_or_default());
@@ -205,7 +214,7 @@ mod tests {
         );
         assert_eq!((kind, valid_s), (ConfirmationKind::Subscription, 600));
 
-        assert_eq!(subscribe(&broker).await, Subscribed::Unconfirmed(id));
+        assert_eq!(subscribe(&broker).await, Subscribed::Unconfirmed { id, differs: false });
         assert_eq!(sent.try_recv().unwrap().kind, ConfirmationKind::Subscription);
         confirm(&broker, id, true).await;
         assert_eq!(subscribe(&broker).await, Subscribed::Confirmed);

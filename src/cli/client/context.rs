@@ -55,12 +55,14 @@ pub(super) fn run(
     match command {
         Command::Add(add) => {
             let context = context(add, flags)?;
+            let mut is_new = true;
             Contexts::change(environment, |contexts| {
-                contexts.contexts.insert(add.name.clone(), context);
+                is_new = contexts.contexts.insert(add.name.clone(), context).is_none();
                 contexts.current.get_or_insert_with(|| add.name.clone());
                 Ok(())
             })?;
-            output.done(&format!("added context {}", add.name), &json!({ "name": add.name, "added": true }))
+            let done = if is_new { "added" } else { "replaced" };
+            output.done(&format!("{done} context {}", add.name), &json!({ "name": add.name, done: true }))
         }
         Command::Use { name } => {
             Contexts::change(environment, |contexts| {

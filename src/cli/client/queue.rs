@@ -210,6 +210,9 @@ async fn set(
     if changes.is_empty() {
         return Err(Error::Usage("there is nothing to change; name KEY=VALUE or --unset KEY".to_owned()));
     }
+    if let Some((key, _)) = metadata.metadata.iter().find(|(key, _)| unset.contains(key)) {
+        return Err(Error::Usage(format!("{key:?} cannot be set and unset in one command")));
+    }
     let body = Value::from(changes).to_string();
     let request = service.request(Method::PATCH, &queue_path(queue, "")).body(body.into(), JSON_PATCH);
     // A key that the first request has removed would be missing in a second one.

@@ -22,6 +22,7 @@ use crate::api::http::middleware::stack::WithMiddleware;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
 use crate::api::wire::frame::{FieldType, FrameRequest};
+use crate::api::wire::headers;
 use crate::broker::quotas::ConcurrencyUnit;
 use crate::broker::subscriptions::ConnectedSubscription;
 use crate::domain::warning::{NameKind, of_unknown};
@@ -133,8 +134,9 @@ impl Action {
     pub(super) fn warnings(&self, frame: &FrameRequest) -> Vec<Warning> {
         let fields = self.required.iter().chain(self.optional).map(|(name, _)| *name);
         let known: Vec<&'static str> = self.parameters().chain(fields).collect();
-        let unknown = of_unknown(NameKind::Field, &known, frame.field_names());
-        frame.warnings.iter().cloned().chain(unknown).collect()
+        let fields = of_unknown(NameKind::Field, &known, frame.field_names());
+        let headers = of_unknown(NameKind::Header, &headers::OF_FRAMES, frame.header_names());
+        frame.warnings.iter().cloned().chain(fields).chain(headers).collect()
     }
 
     /// Returns the parameters of the path.

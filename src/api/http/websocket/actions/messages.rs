@@ -131,8 +131,8 @@ async fn delete(
     frame: Frame,
 ) -> Result<Response, Error> {
     let claim = frame.request().text("claim_id");
-    broker.delete_message(&caller, queue, &id, claim.as_deref()).await?;
-    frame.respond(204, &json!({}))
+    let deleted = broker.delete_message(&caller, queue, &id, claim.as_deref()).await?;
+    frame.respond_with(204, &json!({}), deleted.warnings)
 }
 
 /// Deletes messages by their ids, or pops some.
@@ -152,7 +152,7 @@ async fn delete_many(
         let view = View::bare();
         frame.respond(200, &ListDocument { messages: messages::popped(&popped, view), links: None })
     } else {
-        broker.delete_messages(&caller, queue, &ids, &claims).await?;
-        frame.respond(204, &json!({}))
+        let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
+        frame.respond_with(204, &json!({}), deleted.warnings)
     }
 }

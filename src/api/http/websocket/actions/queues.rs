@@ -15,8 +15,12 @@ use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::queues::{ListedQueue, QueueQuery};
-use crate::domain::warning::{NameKind, of_unknown};
+use crate::domain::warning::{NameKind, of_unknown, shown};
 use crate::domain::{Creation, JsonObject, QueueId, QueueKind, WithWarnings};
+
+const RESOURCE_TYPES: &str = "resource_types";
+/// The fields with a meaning for a purge.
+const PURGE_FIELDS: [&str; 2] = ["queue_name", RESOURCE_TYPES];
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -29,7 +33,7 @@ pub(super) fn actions() -> Vec<Action> {
         action("queue_get_stats", Method::GET, STATS, "Queue stats could not be read.", get_stats),
         action("queue_delete", Method::DELETE, QUEUE, "Queue could not be deleted.", delete),
         action("queue_purge", Method::POST, PURGE, "Queue could not be purged.", purge)
-            .accepts(&[("resource_types", List)]),
+            .accepts(&[(RESOURCE_TYPES, List)]),
     ]
 }
 
@@ -101,9 +105,18 @@ async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
     frame.respond(204, &text)
 }
 
-/// Purges a queue. Kinds of resources that are not known are ignored.
+/// Purges a queue. Kinds of resources that are not known are ignored. Without `resource_types`, it deletes all
+/// kinds, so a body with another field instead is refused.
 async fn purge(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
-    let chosen = frame.request().field("resource_types");
+    let chosen = frame.request().field(RESOURCE_TYPES);
+    if chosen.is_none()
+        && let Some(other) = frame.request().field_names().find(|name| !PURGE_FIELDS.contains(name))
+    {
+        let other = shown(other);
+        return Err(Error::Request(format!(
+            "the body has {other:?}, but no \"resource_types\"; leave it out, or send \"resource_types\""
+        )));
+    }
     let chosen = chosen.as_ref().and_then(Value::as_array);
     let includes = |kind: Kind| chosen.is_none_or(|chosen| chosen.iter().any(|value| *value == kind.name()));
     // As in Zaqar, others are ignored.

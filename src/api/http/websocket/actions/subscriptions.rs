@@ -53,7 +53,7 @@ async fn create(
     let warnings = if subscriber.is_empty() {
         delivery_options::warnings_of_connection(options)
     } else {
-        delivery_options::warnings(options)
+        delivery_options::warnings(options, Some(subscriber))
     };
     let created = format!("Subscription {} created.", queue.name());
     let document = if subscriber.is_empty() {
@@ -74,7 +74,7 @@ async fn create(
         let token = presented_token(&headers, &settings.authenticator);
         request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
         match broker.create_subscription(&caller, queue.clone(), request).await? {
-            broker::subscriptions::Subscribed::Unconfirmed(_) => None,
+            broker::subscriptions::Subscribed::Unconfirmed { .. } => None,
             other => subscriptions::subscribed_document(&other),
         }
     };
