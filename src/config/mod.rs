@@ -198,7 +198,7 @@ pub fn explained_defaults() -> String {
 /// Returns the variable of the command line that a misspelled environment variable most resembles, if any.
 #[must_use]
 pub fn client_variable_meant_by(variable: &str, value: &str) -> Option<String> {
-    let options = Declarations::of::<Config>().into_options().into_iter().map(|option| option.name.to_string());
+    let options = Declarations::of::<Config>().into_options().into_iter().map(|option| option.name);
     names::client_variable_meant_by(variable, value, options)
 }
 

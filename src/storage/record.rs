@@ -46,7 +46,7 @@ pub(super) const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
 /// Returns the records of new messages in order, which share one allocation.
-pub(super) fn new<'a>(messages: &'a [NewMessage], trace: Option<TraceContext>) -> impl Iterator<Item = Bytes> + 'a {
+pub(super) fn new(messages: &[NewMessage], trace: Option<TraceContext>) -> impl Iterator<Item = Bytes> {
     let bytes = messages.iter().map(|message| plain_length(&message.body, trace)).sum();
     let mut records = BytesMut::with_capacity(bytes);
     messages.iter().map(move |message| {
