@@ -316,12 +316,17 @@ mod tests {
 
     #[test]
     fn the_password_of_the_service_user_is_accepted_without_a_warning_but_not_shown() {
-        let environment = [("SUKKAL_KEYSTONE__PASSWORD", "hush"), ("SUKKAL_JWT__AUDIENCE", "queues, messages")];
-        let config = load("", &environment, None).unwrap();
+        let config = load("", &[("SUKKAL_KEYSTONE__PASSWORD", "hush")], None).unwrap();
 
         assert_eq!(config.keystone.password.reveal(), Some("hush"));
         assert_eq!(config.warnings, [""; 0]);
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+    }
+
+    #[test]
+    fn a_list_in_the_environment_has_commas() {
+        let config = load("", &[("SUKKAL_JWT__AUDIENCE", "queues, messages")], None).unwrap();
+
         assert_eq!(config.jwt.audience, ["queues", "messages"]);
         assert_eq!(config.jwt.algorithms, [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa]);
     }

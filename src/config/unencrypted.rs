@@ -79,7 +79,9 @@ mod tests {
         let warnings = |strategies: &str, options: &[(&str, &str)]| {
             let strategies = [("SUKKAL_AUTH__STRATEGIES", strategies), ("SUKKAL_POLICY__PRESET", "roles")];
             let environment = strategies.iter().chain(options).map(|(name, value)| ((*name).into(), (*value).into()));
-            Config::load(None, environment.collect::<Vec<(String, String)>>(), &[]).unwrap().warnings
+            let warnings = Config::load(None, environment.collect::<Vec<(String, String)>>(), &[]).unwrap().warnings;
+            // Other options of a strategy that is off cause a warning too.
+            warnings.into_iter().filter(|warning| !warning.contains("have no effect")).collect::<Vec<_>>()
         };
         let (issuer, jwks) = (("SUKKAL_JWT__ISSUER", "http://idp"), ("SUKKAL_JWT__JWKS", "http://keys?key=hush"));
         let keystone = ("SUKKAL_KEYSTONE__AUTH_URL", "http://keystone");
