@@ -108,6 +108,11 @@ impl Gate {
         self.shared.state().happened
     }
 
+    /// Returns the number of commands of the project that were forwarded since the last call of another method.
+    pub(crate) fn forwarded(&self) -> usize {
+        self.shared.state().seen
+    }
+
     /// From now on existing connections neither forward nor close; new ones work.
     pub(crate) fn silence_connections(&self) {
         let silent = std::mem::take(&mut self.shared.state().silent);
