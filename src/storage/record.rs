@@ -21,7 +21,7 @@
 use std::fmt;
 use std::io::Cursor;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -45,48 +45,36 @@ const TRACE_BYTES: usize = TRACE_MARKER.len() + TraceContext::BYTES;
 pub(super) const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
-/// Returns the records of new messages in order, which share one allocation.
-pub(super) fn new(messages: &[NewMessage], trace: Option<TraceContext>) -> impl Iterator<Item = Bytes> {
-    let bytes = messages.iter().map(|message| plain_length(&message.body, trace)).sum();
-    let mut records = BytesMut::with_capacity(bytes);
-    messages.iter().map(move |message| {
-        write(&mut records, message.ttl_s, message.body.as_msgpack(), &[], trace);
-        records.split().freeze()
-    })
-}
-
-/// Returns the number of bytes of the record of a message that is not a dead letter.
-fn plain_length(body: &Body, trace: Option<TraceContext>) -> usize {
-    BODY + body.as_msgpack().len() + trace.map_or(0, |_| TRACE_BYTES)
+/// Returns the record of a new message.
+#[must_use]
+pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>) -> Bytes {
+    encode(message.ttl_s, message.body.as_msgpack(), &[], trace)
 }
 
 /// Returns the sum of the sizes of the messages that these bodies and this trace context give, in
 /// bytes. The size of a message is that of its record, rounded up by at most an eighth, as its entry
 /// has it. So the sum of a queue can be changed without reading records.
 pub fn stored_bytes<'a>(bodies: impl IntoIterator<Item = &'a Body>, trace: Option<TraceContext>) -> u64 {
-    let sizes = bodies.into_iter().map(|body| SizeClass::of(plain_length(body, trace)));
+    let trace_bytes = trace.map_or(0, |_| TRACE_BYTES);
+    let sizes = bodies.into_iter().map(|body| SizeClass::of(BODY + body.as_msgpack().len() + trace_bytes));
     sizes.map(|size| size.bytes_max() as u64).sum()
 }
 
 /// Returns the record with these parts. `dead_letter` has the further elements of a dead letter.
 fn encode(ttl_s: u32, body: &[u8], dead_letter: &[u8], trace: Option<TraceContext>) -> Bytes {
-    let mut record = BytesMut::with_capacity(BODY + body.len() + dead_letter.len() + TRACE_BYTES);
-    write(&mut record, ttl_s, body, dead_letter, trace);
-    record.freeze()
-}
-
-/// Writes such a record.
-fn write(record: &mut BytesMut, ttl_s: u32, body: &[u8], dead_letter: &[u8], trace: Option<TraceContext>) {
     let dead_letter_elements = if dead_letter.is_empty() { 0 } else { DEAD_LETTER_ELEMENTS };
-    record.put_u8(ARRAY + dead_letter_elements + if trace.is_some() { TRACE_ELEMENTS } else { 0 });
-    record.put_slice(&VERSION);
-    record.put_u32(ttl_s);
-    record.put_slice(body);
-    record.put_slice(dead_letter);
+    let first = ARRAY + dead_letter_elements + if trace.is_some() { TRACE_ELEMENTS } else { 0 };
+    let mut record = Vec::with_capacity(BODY + body.len() + dead_letter.len() + trace.map_or(0, |_| TRACE_BYTES));
+    record.push(first);
+    record.extend_from_slice(&VERSION);
+    record.extend_from_slice(&ttl_s.to_be_bytes());
+    record.extend_from_slice(body);
+    record.extend_from_slice(dead_letter);
     if let Some(trace) = trace {
-        record.put_slice(&TRACE_MARKER);
-        record.put_slice(trace.as_bytes());
+        record.extend_from_slice(&TRACE_MARKER);
+        record.extend_from_slice(trace.as_bytes());
     }
+    record.into()
 }
 
 /// Returns the message of an entry and its record, with its age at `now_us`.
@@ -293,8 +281,7 @@ mod tests {
 
     fn posted(trace: Option<TraceContext>) -> Bytes {
         let body = Body::from_msgpack(VALUE.to_vec().into());
-        let messages = [NewMessage { ttl_s: TTL_S, delay_s: 0, body, assignment: None }];
-        new(&messages, trace).next().unwrap()
+        new(&NewMessage { ttl_s: TTL_S, delay_s: 0, body, assignment: None }, trace)
     }
 
     fn read(record: &Bytes) -> Message {

@@ -77,14 +77,16 @@ pub(crate) fn check_durability(store: &EmbeddedStore, level: Durability) -> Resu
 
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>) -> Self {
-        let records = record::new(post.messages, post.trace);
-        let messages = post.messages.iter().zip(records).map(|(message, record)| NewMessage {
-            nonce: nonce_bytes(Nonce::random()),
-            delay_s: message.delay_s,
-            ttl_s: message.ttl_s,
-            size: SizeClass::of(record.len()),
-            record,
-            assignment: message.assignment.clone(),
+        let messages = post.messages.iter().map(|message| {
+            let record = record::new(message, post.trace);
+            NewMessage {
+                nonce: nonce_bytes(Nonce::random()),
+                delay_s: message.delay_s,
+                ttl_s: message.ttl_s,
+                size: SizeClass::of(record.len()),
+                record,
+                assignment: message.assignment.clone(),
+            }
         });
         let idempotency = post.idempotency.map(|(idempotency, kept_s)| Idempotency {
             name: idempotency.name(post.client),

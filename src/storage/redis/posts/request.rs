@@ -100,8 +100,8 @@ impl Request {
         let mut message_fields = Vec::with_capacity(count * MESSAGE_FIELDS_BYTES_MAX);
         let (mut records, mut bytes, mut tenants) = (Vec::with_capacity(count), 0, TenantTable::default());
         let nonces: Vec<Nonce> = post.messages.iter().map(|_| Nonce::random()).collect();
-        let new_records = record::new(post.messages, post.trace);
-        for ((message, nonce), record) in post.messages.iter().zip(&nonces).zip(new_records) {
+        for (message, nonce) in post.messages.iter().zip(&nonces) {
+            let record = record::new(message, post.trace);
             message_fields.extend_from_slice(&nonce_bytes(*nonce));
             let size = SizeClass::of(record.len());
             bytes += size.bytes_max() as u64;
