@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::integer::integer;
+use super::mailto::MailTo;
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy, PolicySetting};
 use super::warning::{NameKind, of_unknown};
@@ -41,8 +42,6 @@ const KNOWN: [&str; 12] = [
 /// Those with a meaning for subscriptions of connections.
 const OF_CONNECTIONS: [&str; 2] = [MATCH, WITH_DELIVERY];
 
-/// The beginning of a subscriber that receives mails.
-const MAIL_SCHEME: &str = "mailto:";
 /// The options with a meaning for mails alone, and those without one for mails.
 const FOR_MAIL: [&str; 2] = [FROM, SUBJECT];
 const NOT_FOR_MAIL: [&str; 2] = [POST_HEADERS, SIGNATURE];
@@ -70,15 +69,12 @@ const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
     let Some(options) = options.as_object() else { return Vec::new() };
     let mut warnings = resembling(options);
-    let without_effect = subscriber.map(|subscriber| if is_mail(subscriber) { NOT_FOR_MAIL } else { FOR_MAIL });
+    let without_effect =
+        subscriber.map(|subscriber| if MailTo::of_uri(subscriber).is_some() { NOT_FOR_MAIL } else { FOR_MAIL });
     let present = without_effect.into_iter().flatten().filter(|option| options.contains_key(*option));
     warnings.extend(present.map(Warning::NotForSubscriber));
     warnings.extend(options.get(RETRY_POLICY).into_iter().flat_map(retry_policy::warnings));
     warnings
-}
-
-fn is_mail(subscriber: &str) -> bool {
-    subscriber.get(..MAIL_SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(MAIL_SCHEME))
 }
 
 /// Returns warnings about options that have no effect for a subscription of a connection.
