@@ -19,6 +19,9 @@ impl IntoResponseParts for Warnings {
     type Error = Infallible;
 
     fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Infallible> {
+        if self.0.is_empty() {
+            return Ok(response);
+        }
         let left = WARNINGS_MAX.saturating_sub(response.headers().get_all(WARNING).iter().count());
         let values = self.0.iter().take(left).map(|warning| HeaderValue::try_from(warning.to_string()));
         for value in values.flatten() {

@@ -5,6 +5,7 @@
 //! gets no reply and neither does any other command since that attempt began.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -157,7 +158,9 @@ impl PooledConnection {
             }
         }
         let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
-        let reply = timeout_at(end, attempt(self.client.clone())).await.unwrap_or_else(elapsed);
+        // Pinned where it is, because it is large.
+        let attempt = pin!(attempt(self.client.clone()));
+        let reply = timeout_at(end, attempt).await.unwrap_or_else(elapsed);
         match reply.as_ref().err() {
             refusal if refusal.is_none_or(is_redis_reply) => {
                 *lock(&self.last_reply) = Instant::now();
