@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::api::http::TlsError;
 use crate::broker;
 use crate::config::Bind;
-use crate::storage::embedded::OpenError;
+use crate::storage::embedded::{OpenError, RestoreError};
 use crate::storage::migration::MigrationError;
 use crate::storage::{self, redis};
 
@@ -21,9 +21,12 @@ pub enum Error {
     /// TLS to Redis cannot be used as configured.
     #[error("store: {0}")]
     RedisTls(#[from] redis::TlsError),
-    /// The store has no file, so it cannot be compacted.
-    #[error("only embedded stores have a file that can be compacted, and the store is {0}; use --store embedded:PATH")]
+    /// The store has no file.
+    #[error("only embedded stores have a file, and the store is {0}; use --store embedded:PATH")]
     NoFile(String),
+    /// A backup cannot be restored.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// Stores of these kinds cannot be migrated into each other.
     #[error(
         "only an embedded store can be migrated, and only to Redis, but not {from} to {to}; use --from embedded:PATH --to redis://HOST"

@@ -1,5 +1,7 @@
 //! The commands that work on the configured store without serving it.
 
+use std::io::Read;
+
 use futures::FutureExt;
 
 use super::error::Error;
@@ -71,6 +73,14 @@ pub async fn migrate(from: &StoreUri, config: &Config, report: impl Fn(&Migratio
         biased;
         reason = target.becomes_unusable() => Err(Error::Refused(reason)),
         migrated = migrate_store(&source, &verified, &mut target, report) => Ok(migrated.map(|()| Migrated::Now)?),
+    }
+}
+
+/// Creates the configured embedded store from a backup. Returns the number of records.
+pub fn restore(backup: impl Read, config: &Config) -> Result<u64, Error> {
+    match &config.store {
+        StoreUri::Embedded(folder) => Ok(EmbeddedStore::restore(backup, folder)?),
+        uri @ (StoreUri::Memory | StoreUri::Redis(_)) => Err(Error::NoFile(uri.to_string())),
     }
 }
 

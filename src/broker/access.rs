@@ -349,6 +349,7 @@ mod tests {
         ReturnMessage     | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
         ReleaseClaim      | -    -      -        yes    yes     yes   yes            | yes  yes    yes   yes
         ListProjects      | -    -      -        -      -       yes   -              | -    -      yes   -
+        Backup            | -    -      -        -      -       yes   -              | -    -      yes   -
         Redrive           | -    -      -        -      yes     yes   -              | yes  yes    yes   yes
         ListTasks         | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes
         GetTask           | -    yes    yes      yes    yes     yes   -              | yes  yes    yes   yes

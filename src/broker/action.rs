@@ -94,6 +94,8 @@ actions! {
     ReleaseClaim => Permission::Rule(Rule::ClaimsDelete),
     /// Lists all projects.
     ListProjects => Permission::Rule(Rule::ProjectsGetAll),
+    /// Makes a backup of the whole store.
+    Backup => Permission::Rule(Rule::BackupsCreate),
     /// Starts a task that moves messages to other queues.
     Redrive => Permission::Rule(Rule::QueuesRedrive),
     /// Lists the tasks of a queue.
@@ -178,7 +180,7 @@ actions! {
 
 impl Action {
     /// Returns whether the audit log records the action when it is allowed: each change of queues,
-    /// subscriptions, tasks and tokens, and nothing that clients do with messages. Refused actions are
+    /// subscriptions, tasks and tokens, each backup, and nothing that clients do with messages. Refused actions are
     /// always recorded.
     pub(super) const fn is_audited(self) -> bool {
         match self {
@@ -202,6 +204,7 @@ impl Action {
             | Self::CreateToken
             | Self::DeleteToken
             | Self::SetQuotas
+            | Self::Backup
             | Self::CreatePool
             | Self::UpdatePool
             | Self::DeletePool

@@ -14,6 +14,7 @@ mod migrate;
 mod new_token;
 mod ready;
 mod rekey;
+mod restore;
 mod serve;
 mod store;
 
@@ -27,7 +28,7 @@ use crate::config;
 /// A REST messaging service that speaks the Zaqar v2 API, and its command line.
 ///
 /// Without a command, `sukkal` serves the API. The commands `queue`, `message`, `claim`, `dead`,
-/// `subscription`, `token`, `project`, `quota`, `pool`, `flavor` and `ping` use the API of a service, by default
+/// `subscription`, `token`, `project`, `quota`, `backup`, `pool`, `flavor` and `ping` use the API of a service, by default
 /// http://127.0.0.1:8888.
 #[derive(Debug, Parser)]
 #[command(version)]
@@ -59,6 +60,11 @@ enum Command {
     Check(check::Options),
     /// Shrinks the file of an embedded store. Stop Sukkal first
     Compact(store::Options),
+    /// Creates an embedded store from a backup that `sukkal backup` has written
+    ///
+    /// The directory of the store must not have one. The exit code is 1 if the backup is damaged or cannot
+    /// be restored; there is no store then.
+    Restore(restore::Arguments),
     /// Encrypts stored messages with a new key
     ///
     /// After a change of message_encryption_key, encrypts all encrypted messages with the new key, so
@@ -103,6 +109,7 @@ pub fn run() -> ExitCode {
         Some(Command::Ready(options)) => ready::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Compact(options)) => compact::run(&options),
+        Some(Command::Restore(options)) => restore::run(&options),
         Some(Command::Rekey(options)) => rekey::run(&options),
         Some(Command::Migrate(options)) => migrate::run(&options),
         Some(Command::Bench(options)) => bench::run(&options),

@@ -88,8 +88,8 @@ options! {
         #[serde(deserialize_with = "values::store")]
         pub store: StoreUri = "embedded:./sukkal-data" in values::STORE;
 
-        /// Enables the administrative routes /v2/health, /v2/projects and /v2/quotas, which require the role
-        /// "admin", and with [pooling] also /v2/pools and /v2/flavors. With this role, the query parameter
+        /// Enables the administrative routes /v2/health, /v2/projects, /v2/backup and /v2/quotas, which require
+        /// the role "admin", and with [pooling] also /v2/pools and /v2/flavors. With this role, the query parameter
         /// project_id acts on any project. The strategy in [auth] says where the roles of a request come from.
         /// With the strategy "none", every client can give itself the role. Accepted: true or false. The
         /// default is false.

@@ -69,7 +69,15 @@ pub trait Maintenance: Send + Sync {
     async fn repair(&self) -> Result<Check, Error> {
         self.check().await
     }
+
+    /// Begins a backup of the whole store as it is now; `None` if the store's own tools make it.
+    fn begin_backup(&self) -> Result<Option<Backup>, Error> {
+        Ok(None)
+    }
 }
+
+/// The parts of a backup. Each is read from the store on the thread that asks for it.
+pub type Backup = Box<dyn Iterator<Item = Result<Vec<u8>, Error>> + Send>;
 
 /// The pauses of the maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,13 +27,14 @@ const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "ad
 
 /// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
 /// `roles`, and with its rule.
-const REQUESTS: [(&str, &str, &str, &str); 82] = [
+const REQUESTS: [(&str, &str, &str, &str); 83] = [
     ("none", "GET", "/v2", ""),
     ("none", "GET", "/v2/", ""),
     ("none", "GET", "/v2/ping", "ping:get"),
     ("none", "HEAD", "/v2/ping", ""),
     ("admin", "GET", "/v2/health", "health:get"),
     ("admin", "GET", "/v2/projects", "projects:get_all"),
+    ("admin", "GET", "/v2/backup", "backups:create"),
     ("reader", "GET", "/v2/usage", "usage:get"),
     ("admin", "GET", "/v2/quotas", "quotas:get"),
     ("admin", "PUT", "/v2/quotas", "quotas:set"),

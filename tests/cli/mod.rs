@@ -1,5 +1,6 @@
 //! Commands that are clients of the service.
 
+mod backup;
 mod bench;
 mod client;
 mod misbehavior;

@@ -123,7 +123,8 @@ impl Machine {
             fs::create_dir(machine.path(folder)).unwrap();
         }
         let store = machine.redis.as_ref().map(|redis| format!("store = \"{}\"\n", redis.url())).unwrap_or_default();
-        let options = format!("bind = \"127.0.0.1:{}\"\n{store}[janitor]\npause = 1\n", machine.port);
+        let options =
+            format!("bind = \"127.0.0.1:{}\"\nadmin_mode = true\n{store}[janitor]\npause = 1\n", machine.port);
         fs::write(machine.path("etc/sukkal.toml"), options).unwrap();
         fs::write(machine.path("etc/secrets"), "").unwrap();
         for (name, text) in [("systemctl", SYSTEMCTL), ("fill-disk", FILL_DISK)] {

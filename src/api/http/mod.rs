@@ -1,6 +1,7 @@
 //! The HTTP routes. Each handler takes values from the request, calls the broker once, and
 //! responds.
 
+mod backup;
 mod claims;
 mod console;
 mod content_negotiation;
@@ -102,6 +103,7 @@ fn all_routes(settings: &Settings) -> Vec<Route> {
     routes.extend(projects::routes(settings.admin_mode));
     routes.extend(tokens::routes(settings.authenticator.verifies_api_keys()));
     routes.extend(quotas::routes(settings.admin_mode));
+    routes.extend(backup::routes(settings.admin_mode));
     routes.extend(pools::routes(settings.has_pools()));
     routes.extend(flavors::routes(settings.has_pools()));
     for kind in QueueKind::ALL {

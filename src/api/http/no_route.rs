@@ -8,8 +8,20 @@ use crate::api::Error;
 use crate::domain::warning::nearest;
 
 /// What follows `/v2/` in the paths of the API.
-const RESOURCES: [&str; 11] =
-    ["queues", "topics", "ping", "health", "usage", "quotas", "projects", "tokens", "pools", "flavors", "websocket"];
+const RESOURCES: [&str; 12] = [
+    "queues",
+    "topics",
+    "ping",
+    "health",
+    "usage",
+    "quotas",
+    "projects",
+    "backup",
+    "tokens",
+    "pools",
+    "flavors",
+    "websocket",
+];
 
 pub(super) async fn no_route(State(Service { settings, .. }): State<Service>, uri: Uri) -> Error {
     Error::NoRoute(hint(uri.path(), &settings))
@@ -19,7 +31,7 @@ fn hint(path: &str, settings: &Settings) -> String {
     let mut segments = path.split('/').skip(1);
     let ("v2", Some(resource)) = (segments.next().unwrap_or_default(), segments.next()) else { return String::new() };
     let switched_off = match resource {
-        "health" | "quotas" | "projects" => (!settings.admin_mode).then_some("admin_mode"),
+        "health" | "quotas" | "projects" | "backup" => (!settings.admin_mode).then_some("admin_mode"),
         "pools" | "flavors" => (!settings.has_pools()).then_some("enabled in [pooling]"),
         "tokens" => (!settings.authenticator.verifies_api_keys()).then_some("tokens among strategies in [auth]"),
         _ => None,

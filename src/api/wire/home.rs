@@ -136,8 +136,9 @@ pub fn versions(public_path: &str) -> Value {
 pub fn home(admin_mode: bool, has_pools: bool, has_tokens: bool) -> Value {
     let mut resources: Map<String, Value> = RESOURCES.iter().map(entry).collect();
     if admin_mode {
-        let health = json!({ "href": "/v2/health", "hints": hints(&["GET"]) });
-        resources.insert("rel/health".to_owned(), health);
+        for (relation, path) in [("rel/health", "/v2/health"), ("rel/backup", "/v2/backup")] {
+            resources.insert(relation.to_owned(), json!({ "href": path, "hints": hints(&["GET"]) }));
+        }
         resources.extend(OPERATOR_RESOURCES.iter().map(entry));
     }
     resources.extend(POOLS.iter().filter(|_| has_pools).map(entry));

@@ -109,6 +109,7 @@ rules! {
     PingGet = "ping:get", ANYONE, ANYONE;
     HealthGet = "health:get", ADMIN, ADMIN;
     ProjectsGetAll = "projects:get_all", ADMIN, ADMIN;
+    BackupsCreate = "backups:create", ADMIN, ADMIN;
     TokensGetAll = "tokens:get_all", ADMIN, MANAGER;
     TokensCreate = "tokens:create", ADMIN, MANAGER;
     TokensDelete = "tokens:delete", ADMIN, MANAGER;

@@ -1,11 +1,12 @@
 //! Commands for the people who operate and use queues: `sukkal queue`, `message`, `claim`, `dead`,
-//! `subscription`, `token`, `project`, `quota`, `pool`, `flavor`, `context` and `ping`.
+//! `subscription`, `token`, `project`, `quota`, `backup`, `pool`, `flavor`, `context` and `ping`.
 //!
 //! They know the service by its HTTP API only, so they work with any Sukkal and, where its API
 //! allows, with Zaqar. There is one file per noun. `flags.rs` decides where requests go, `http.rs`
 //! sends them, and `output.rs` prints the results.
 
 mod arguments;
+mod backup;
 mod claim;
 mod connection;
 mod context;
@@ -91,6 +92,12 @@ pub(super) enum Command {
     /// Names services, with their projects and credentials
     #[command(after_help = EXIT_CODES)]
     Context(Noun<context::Command>),
+    /// Writes a backup of an embedded store that is in use to a file. Needs the role admin
+    ///
+    /// The service must run with `admin_mode`. The backup has everything that was stored when the command
+    /// began, of all projects. `sukkal restore` creates a store from it.
+    #[command(after_help = EXIT_CODES)]
+    Backup(backup::Options),
     /// Checks that the service and its store respond
     #[command(after_help = EXIT_CODES)]
     Ping(Flags),
@@ -160,6 +167,7 @@ async fn run_to_end(command: &Command) -> Result<(), Error> {
         Command::Pool(noun) => pool::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
         Command::Flavor(noun) => flavor::run(&noun.command, &service().await?.in_role("admin"), &mut output).await,
         Command::Context(noun) => context::run(&noun.command, flags, &environment, &mut output),
+        Command::Backup(options) => backup::run(options, &service().await?.in_role("admin"), &mut output).await,
         Command::Ping(_) => ping::run(&service().await?, &mut output).await,
     };
     // What a command has printed before it failed is part of its result.
@@ -180,6 +188,7 @@ impl Command {
             Self::Pool(noun) => &noun.flags,
             Self::Flavor(noun) => &noun.flags,
             Self::Context(noun) => &noun.flags,
+            Self::Backup(options) => &options.flags,
             Self::Ping(flags) => flags,
         }
     }

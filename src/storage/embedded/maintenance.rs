@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use redb::ReadableTable;
 
 use crate::domain::QueueId;
+use crate::storage::embedded::backup;
 use crate::storage::embedded::engine::clock;
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
@@ -17,7 +18,7 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::maintenance::check_lists;
 use crate::storage::outbox;
-use crate::storage::{Check, Error, Maintenance};
+use crate::storage::{Backup, Check, Error, Maintenance};
 
 /// Number of values that must fit on the disk before it is no longer considered full. Together they
 /// are larger than the largest post that is allowed by default. Each is small enough to fit between
@@ -58,6 +59,10 @@ impl Maintenance for EmbeddedStore {
 
     async fn repair(&self) -> Result<Check, Error> {
         self.set_unreadable_aside().await
+    }
+
+    fn begin_backup(&self) -> Result<Option<Backup>, Error> {
+        Ok(Some(Box::new(backup::Parts::new(&self.parts.engine)?)))
     }
 
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

@@ -8,6 +8,7 @@
 //! From the bottom up: `engine` is the file, `rows` the formats, `transaction` the access to them,
 //! `fair` the turns of fair queues. The operations have the names of the store's traits.
 
+mod backup;
 mod catalogue;
 mod check;
 mod claims;
@@ -35,6 +36,7 @@ mod tokens;
 mod transaction;
 mod watch;
 
+pub use backup::RestoreError;
 pub use engine::error::OpenError;
 pub use store::EmbeddedStore;
 pub use transaction::writer::Fsync;

@@ -1,5 +1,6 @@
 //! The store as a whole: opens it, and runs operations on it.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -10,6 +11,7 @@ use tokio::task::consume_budget;
 
 use crate::domain::{ProjectId, QueueId};
 use crate::storage::deliveries::SIGNALS_MAX;
+use crate::storage::embedded::backup::{self, RestoreError};
 use crate::storage::embedded::engine::clock::Clock;
 use crate::storage::embedded::engine::disk::FreeSpace;
 use crate::storage::embedded::engine::error::OpenError;
@@ -72,6 +74,11 @@ impl EmbeddedStore {
     /// and after, in bytes.
     pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
         Engine::compact_in_folder(folder)
+    }
+
+    /// Creates a store from a backup, in a folder that has none. Returns the number of records.
+    pub fn restore(backup: impl Read, folder: &Path) -> Result<u64, RestoreError> {
+        backup::restore(backup, folder)
     }
 
     /// Opens a store that exists only in this process.

@@ -10,9 +10,11 @@ use crate::auth::matrix::{Benches, CONCURRENCY, ENVIRONMENT, EndedTokens, ROLES,
 use crate::http::Answer;
 use support::redis::RedisServer;
 
-/// The routes that change queues, topics, subscriptions, tasks, tokens, quotas, pools or flavors, with the rules of the
+/// The routes that change queues, topics, subscriptions, tasks, tokens, quotas, pools or flavors, and the one of backups,
+/// with the rules of the
 /// policy.
-const CHANGES: [(&str, &str); 40] = [
+const CHANGES: [(&str, &str); 41] = [
+    ("GET /v2/backup", "backups:create"),
     ("PUT /v2/quotas", "quotas:set"),
     ("DELETE /v2/quotas", "quotas:set"),
     ("POST /v2/tokens", "tokens:create"),

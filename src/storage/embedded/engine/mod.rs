@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Returns the open engine. Fails while it is being reopened.
-    fn opened(&self) -> Result<Arc<Opened>, Error> {
+    pub(super) fn opened(&self) -> Result<Arc<Opened>, Error> {
         let current = match self.current.try_read() {
             Ok(current) => Some(current),
             Err(TryLockError::Poisoned(current)) => Some(current.into_inner()),

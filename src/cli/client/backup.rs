@@ -1,0 +1,75 @@
+//! `sukkal backup`: writes a backup of the whole store to a file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use http_body_util::BodyExt;
+use hyper::Method;
+use hyper::body::Incoming;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::error::Error;
+use super::flags::Flags;
+use super::http::Service;
+use super::output::Output;
+
+/// Maximum time in which the service sends nothing.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Options {
+    /// The file to write. An existing file is replaced when the backup is complete
+    file: PathBuf,
+    #[command(flatten)]
+    pub(super) flags: Flags,
+}
+
+pub(super) async fn run(options: &Options, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let file = &options.file;
+    let mut unfinished = file.clone().into_os_string();
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    let body = service.request(Method::GET, "/v2/backup").open().await?.into_body();
+    let written = write(body, &unfinished, service).await.and_then(|bytes| {
+        fs::rename(&unfinished, file).map_err(|error| unwritable(file, &error))?;
+        Ok(bytes)
+    });
+    let bytes = written.inspect_err(|_| {
+        let _absent = fs::remove_file(&unfinished);
+    })?;
+    let file = file.display().to_string();
+    output.done(&format!("wrote {bytes} bytes to {file}"), &json!({ "file": file, "bytes": bytes }))
+}
+
+/// Writes the body to a new file, which only its owner can read, and to the disk. Returns its size in bytes.
+async fn write(mut body: Incoming, path: &Path, service: &Service) -> Result<u64, Error> {
+    let failed = |error| unwritable(path, &error);
+    let mut file = create(path).map_err(failed)?;
+    let mut bytes = 0;
+    loop {
+        let frame = timeout(SILENCE_MAX, body.frame()).await;
+        let silent =
+            || Error::Unavailable(format!("{} has been silent for {} s", service.url(), SILENCE_MAX.as_secs()));
+        let Some(frame) = frame.map_err(|_| silent())? else { break };
+        let part = frame.map_err(|error| service.lost(&error.into()))?.into_data().unwrap_or_default();
+        file.write_all(&part).map_err(failed)?;
+        bytes += part.len() as u64;
+    }
+    file.sync_all().map_err(failed)?;
+    Ok(bytes)
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create(true).truncate(true).open(path)
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    Error::Failed(format!("cannot write {}: {error}", path.display()))
+}
