@@ -36,6 +36,13 @@ pub enum Warning {
     NoValue(&'static str),
     /// A query parameter with one value is repeated.
     Repeated(&'static str),
+    /// A query parameter has no effect beside another one.
+    Beside {
+        /// The parameter that has no effect.
+        name: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
     /// A metadata key is set without another one that it needs.
     Needs {
         /// The key that has no effect.
@@ -226,6 +233,7 @@ impl fmt::Display for Warning {
             Self::Repeated(name) => {
                 write!(f, "query parameter \"{name}\" is repeated, and only its last value has an effect; send it once")
             }
+            Self::Beside { name, other } => write!(f, "query parameter \"{name}\" has no effect beside \"{other}\""),
             Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",

@@ -257,6 +257,21 @@ async fn keys_are_escaped_and_shortened_in_the_header() {
     assert_eq!(warnings[4], "further unknown metadata keys have no effect");
 }
 
+#[tokio::test]
+async fn a_parameter_without_an_effect_beside_another_one_gets_a_warning() {
+    let api = new_project();
+    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    let beside = |name: &str, other: &str| format!("query parameter \"{name}\" has no effect beside \"{other}\"");
+    let messages = |query: &str| format!("/v2/queues/q/messages?{query}");
+
+    let page = api.get(&messages(&format!("ids={id}&limit=1&include_origin=true&marker={id}")));
+    assert_eq!(warnings_of(page, 200).await, [beside("marker", "ids"), beside("limit", "ids")]);
+    let pop = api.delete(&messages("pop=1&claim_ids=00000000-0000-0000-0000-000000000000"));
+    assert_eq!(warnings_of(pop, 200).await, [beside("claim_ids", "pop")]);
+    let deletion = api.delete(&messages(&format!("ids={id}&wait=1")));
+    assert_eq!(warnings_of(deletion, 204).await, [beside("wait", "ids")]);
+}
+
 /// Doubles the last character.
 fn misspelled(name: &str) -> String {
     name.chars().chain(name.chars().last()).collect()

@@ -57,6 +57,11 @@ const LIST_PARAMETERS: Parameters = Parameters::of(&[
     INCLUDE_ORIGIN,
     INCLUDE_TRACE,
 ]);
+/// The parameters of a page of messages, which have no effect on messages that are named.
+const PAGE_PARAMETERS: [&str; 8] =
+    ["marker", "since", "limit", "wait", "echo", "include_claimed", "include_delayed", "order"];
+/// The parameters of a pop, which have no effect on a deletion.
+const POP_PARAMETERS: [&str; 3] = ["wait", INCLUDE_ORIGIN, INCLUDE_TRACE];
 const GET_PARAMETERS: Parameters = Parameters::of(&[INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
 
 /// `DELETE` on the messages of a queue is a pop or a deletion by id.
@@ -162,7 +167,8 @@ async fn list(
     if !ids.is_empty() {
         let found = broker.get_messages(&caller, &queue, &ids, with_states).await?;
         let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
-        return Ok(response::json(&document, messages::documents_bytes(&found)));
+        let response = response::json(&document, messages::documents_bytes(&found));
+        return Ok((without_effect(&query, "ids", &PAGE_PARAMETERS), response).into_response());
     }
 
     let echo = query.boolean("echo")?;
@@ -218,6 +224,13 @@ async fn list(
     };
     let document = ListDocument { messages: messages::documents(&queue, &page.messages, view), links: Some(links) };
     Ok((Warnings(warnings), response::json(&document, messages::documents_bytes(&page.messages))).into_response())
+}
+
+/// Returns warnings about those of the parameters that the query has, because they have no effect beside
+/// another one.
+fn without_effect(query: &Query, other: &'static str, names: &[&'static str]) -> Warnings {
+    let given = names.iter().filter(|name| query.last(name).is_some());
+    Warnings(given.map(|name| Warning::Beside { name, other }).collect())
 }
 
 /// Returns whether a request asks for the states of messages.
@@ -281,16 +294,18 @@ async fn pop_or_delete(
         };
         let wait_s = query.integer("wait")?;
         let pop = broker.pop_messages(&caller, queue, count, wait_s);
-        Ok(match while_valid(&headers, &settings, wait_s, pop).await? {
+        let response = match while_valid(&headers, &settings, wait_s, pop).await? {
             Taken::Messages(Undelivered { value: popped, return_guard }) => {
                 with_return_guard(respond(&popped), return_guard, deliveries)
             }
             Taken::Nothing => respond(&[]),
             Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
-        })
+        };
+        Ok((without_effect(&query, "pop", &["claim_ids"]), response).into_response())
     } else {
         let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
-        Ok((StatusCode::NO_CONTENT, Warnings(deleted.warnings), ()).into_response())
+        let beside = without_effect(&query, "ids", &POP_PARAMETERS);
+        Ok((StatusCode::NO_CONTENT, beside, Warnings(deleted.warnings), ()).into_response())
     }
 }
 
