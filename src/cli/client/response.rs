@@ -97,7 +97,8 @@ impl Response {
             404 if title.as_deref() != Some(NO_PATH) => Error::NotFound(text),
             404 | 405 => {
                 let path = path.split_once('?').map_or(path, |(path, _)| path);
-                Error::Refused { status: code, text: format!("{url} does not support {method} {path} ({code})") }
+                let hint = if title.as_deref() == Some(NO_PATH) { format!(": {text}") } else { String::new() };
+                Error::Refused { status: code, text: format!("{url} does not support {method} {path} ({code}){hint}") }
             }
             401 | 403 => Error::Refused { status: code, text: format!("not allowed ({code}): {text}") },
             400..=499 => Error::Refused { status: code, text: format!("{text} ({code})") },
