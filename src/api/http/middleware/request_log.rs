@@ -2,6 +2,7 @@
 //! are traced, and its trail if there is an audit log.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Instant;
 
 use axum::extract::Request;
@@ -30,7 +31,8 @@ pub(super) async fn log<F: Future<Output = Response>>(
     let trail = audit_log.map(|log| audit::begin(log, &request, id));
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let start = Instant::now();
-    let handled = async {
+    // Pinned where it is, because it is large.
+    let handled = pin!(async {
         let response = handle(request).await;
         let duration_ms = start.elapsed().as_secs_f64() * 1000.0;
         // Only the path is logged, because a query may contain confidential data.
@@ -42,7 +44,7 @@ pub(super) async fn log<F: Future<Output = Response>>(
             debug!(method, path = %path(), status, duration_ms, "request completed");
         }
         response
-    };
+    });
     let mut response = id.scope(span.clone(), trail, handled).await;
     if let Some(span) = span {
         end_span(&span, response.status());

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::body::HttpBody;
@@ -83,12 +83,12 @@ async fn handle<T, H: Handler<T, Service>>(
     let is_traced = matches!(wrapped.requirement, Requirement::Caller | Requirement::Public);
     let tracer = service.tracer.as_ref().filter(|_| is_traced);
     let lacks_tls = connection.as_ref().is_some_and(|connection| connection.lacks_tls());
-    let call_handler = |request| {
-        let called = async {
+    let call_handler = async |request| {
+        // Pinned where it is, because it is large.
+        let called = pin!(async {
             if lacks_tls { Err(Error::TlsMissing) } else { call(request, body.as_ref(), &service, wrapped).await }
-        };
-        let response = AssertUnwindSafe(called).catch_unwind();
-        response.map(|response| response.map_or_else(log_panic, IntoResponse::into_response))
+        });
+        AssertUnwindSafe(called).catch_unwind().await.map_or_else(log_panic, IntoResponse::into_response)
     };
     let respond = async |request| {
         let response = service.meters.measure(request, body.as_ref(), call_handler).await;
