@@ -117,7 +117,7 @@ async fn incomplete_bodies_of_one_project_do_not_block_other_projects() {
 /// A list of the parts of a body would take many times their size.
 #[tokio::test]
 async fn bodies_in_small_parts_use_little_memory() {
-    const SENDERS: usize = 20;
+    const SENDERS: usize = 6;
     const PARTS: usize = 50_000;
     let server = Server::start(&[]);
     let chunks = format!(
