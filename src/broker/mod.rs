@@ -5,7 +5,7 @@
 
 mod access;
 mod action;
-pub mod backup;
+mod backup;
 pub mod cached;
 pub mod claims;
 mod confirmations;
@@ -112,8 +112,6 @@ pub struct Parts {
     writes: TaskTracker,
     /// Limits the number of claims and pops that are being withdrawn.
     withdrawals: Semaphore,
-    /// Lets one backup be made at a time.
-    backups: Arc<Semaphore>,
     shared_reads: SharedReads,
     filter_turns: FilterTurns,
     waiting: Waiting,
@@ -218,7 +216,6 @@ impl Broker {
             encryption: Encryption::new(cipher),
             writes: TaskTracker::new(),
             withdrawals: Semaphore::new(WITHDRAWALS_MAX),
-            backups: Arc::new(Semaphore::new(1)),
             shared_reads: SharedReads::default(),
             filter_turns: FilterTurns::default(),
             last_probe: Cached::new(Duration::ZERO),

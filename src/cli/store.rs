@@ -1,4 +1,4 @@
-//! The options of commands that work on a store: `check`, `compact` and `rekey`.
+//! The options of commands that work on a store: `check`, `compact`, `restore` and `rekey`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -70,14 +70,24 @@ pub trait Maintenance: Send + Sync {
         self.check().await
     }
 
-    /// Begins a backup of the whole store as it is now; `None` if the store's own tools make it.
-    fn begin_backup(&self) -> Result<Option<Backup>, Error> {
-        Ok(None)
+    /// Begins a backup of the whole store as it is now.
+    fn begin_backup(&self) -> Result<BackupStart, Error> {
+        Ok(BackupStart::OtherTools)
     }
 }
 
 /// The parts of a backup. Each is read from the store on the thread that asks for it.
 pub type Backup = Box<dyn Iterator<Item = Result<Vec<u8>, Error>> + Send>;
+
+/// The outcome of beginning a backup.
+pub enum BackupStart {
+    /// The parts are to be read.
+    Begun(Backup),
+    /// Another backup is being made.
+    Running,
+    /// The store's own tools make backups.
+    OtherTools,
+}
 
 /// The pauses of the maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

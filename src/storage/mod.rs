@@ -54,7 +54,7 @@ pub use deliveries::{
     ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, DeliveryChange, DeliverySignal, DeliveryStore, FeedState, RetryKey,
 };
 pub use error::{Error, unless_unreadable};
-pub use maintenance::{Backup, Check, Maintenance, Schedule};
+pub use maintenance::{Backup, BackupStart, Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
 pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
 pub use monitoring::{DiskUsage, Monitoring, PoolState, Processed};

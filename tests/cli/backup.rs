@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Output;
 use std::thread;
@@ -14,7 +14,7 @@ use super::client::{command, run, text};
 use crate::http::{answered, refused};
 use support::redis::{RedisServer, child_command};
 use support::sukkal::{Api, Sukkal, binary};
-use support::waiting::until;
+use support::waiting::{until, until_some};
 
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 const PATH: &str = "/v2/queues/q/messages";
@@ -111,9 +111,91 @@ async fn a_backup_is_the_store_at_the_time_of_the_request_however_slowly_it_is_r
     let checked = check(&restored);
     assert!(checked.status.success(), "{checked:?}");
     assert_eq!(shown(&start(&restored).project("p"), &claim).await, before);
-    // A reader that goes away ends its backup.
-    drop(backup().send().await.unwrap());
-    until("the next backup begins", async || backup().send().await.unwrap().status() == 200).await;
+}
+
+#[tokio::test]
+async fn a_backup_ends_with_its_reader_and_with_the_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sukkal = start(&folder.path().join("store"));
+    let api = sukkal.project("p");
+    post(&api, LARGE.0, LARGE.1).await;
+    let backup = || api.get("/v2/backup").header("X-Roles", "admin").send();
+
+    drop(backup().await.unwrap());
+    let mut response = until_some("the next backup begins", async || {
+        let response = backup().await.unwrap();
+        (response.status() == 200).then_some(response)
+    })
+    .await;
+    sukkal.terminate();
+    sukkal.logged("draining").await;
+
+    // Otherwise the reader would take a part for the whole.
+    let error = loop {
+        match response.chunk().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the backup seems complete"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_body() || error.is_decode(), "{error:?}");
+    assert!(sukkal.wait().success());
+}
+
+/// What else restores to the directory, and a store that was created there meanwhile, stay as they are.
+#[tokio::test]
+async fn a_restore_replaces_no_store_and_no_other_restore() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, file, pipe, target] = ["store", "backup", "pipe", "target"].map(|name| folder.path().join(name));
+    let sukkal = start(&store);
+    post(&sukkal.project("p"), 20, 100).await;
+    assert!(backup(&sukkal, &file).status.success());
+    assert!(child_command("mkfifo").arg(&pipe).status().unwrap().success());
+    let first = thread::spawn({
+        let (target, pipe) = (target.clone(), pipe.clone());
+        move || restore(&target, &pipe)
+    });
+    let mut slow = fs::File::create(&pipe).unwrap();
+    let bytes = fs::read(&file).unwrap();
+    slow.write_all(&bytes[..100]).unwrap();
+    let unfinished = target.join("sukkal.redb.unfinished");
+    until("the first one has begun", async || unfinished.exists()).await;
+
+    let second = restore(&target, &file);
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    let text = text(&second.stderr);
+    assert!(text.ends_with("exists; delete it unless another command is restoring to this directory\n"), "{text}");
+    let new = start(&target);
+    post(&new.project("p"), 1, 10).await;
+    drop(new);
+    slow.write_all(&bytes[100..]).unwrap();
+    drop(slow);
+
+    let output = first.join().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(self::text(&output.stderr).contains("there is a store in"), "{output:?}");
+    assert!(self::text(&check(&target).stdout).contains("queues: 1, messages: 1"));
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_a_backup_and_only_a_regular_file_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, file, link, planted] = ["store", "backup", "link", "planted"].map(|name| folder.path().join(name));
+    let sukkal = start(&store);
+    fs::write(&planted, "what others can read").unwrap();
+    symlink(&planted, folder.path().join("backup.unfinished")).unwrap();
+    symlink(&planted, &link).unwrap();
+
+    assert!(backup(&sukkal, &file).status.success());
+    let found = fs::symlink_metadata(&file).unwrap();
+    assert!(found.is_file() && found.permissions().mode() & 0o777 == 0o600, "{found:?}");
+    for other in [&link, &store] {
+        let output = backup(&sukkal, other);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(text(&output.stderr), format!("sukkal: {} is not a regular file\n", other.display()));
+    }
+    assert_eq!(fs::read_to_string(&planted).unwrap(), "what others can read");
 }
 
 #[tokio::test]
@@ -125,7 +207,6 @@ async fn a_damaged_backup_is_not_restored_and_a_store_is_not_replaced() {
     let made = backup(&sukkal, &file);
     let bytes = fs::read(&file).unwrap();
     assert_eq!(text(&made.stdout), format!("wrote {} bytes to {}\n", bytes.len(), file.display()), "{made:?}");
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
     let damaged = "the backup is incomplete or damaged";
     let other = "this is no backup of Sukkal, or a later release made it";

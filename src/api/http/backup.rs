@@ -9,9 +9,10 @@ use futures::stream;
 use tracing::error;
 
 use super::route::{Route, route};
+use super::service::Service;
 use crate::api::Error;
 use crate::auth::Caller;
-use crate::broker::Broker;
+use crate::broker::StoreError;
 
 pub(super) fn routes(admin_mode: bool) -> Vec<Route> {
     let backup = || route("/v2/backup").on(Method::GET, "The backup could not be made.", backup);
@@ -19,13 +20,14 @@ pub(super) fn routes(admin_mode: bool) -> Vec<Route> {
 }
 
 /// Returns a backup of the store as it is now. The next part is read when the client has accepted the
-/// previous one. If a part cannot be read, the connection ends before the end of the response.
-async fn backup(State(broker): State<Broker>, caller: Caller) -> Result<Response, Error> {
+/// previous one. If a part cannot be read, or the service stops, the connection ends before the end of the
+/// response.
+async fn backup(State(Service { broker, stopping, .. }): State<Service>, caller: Caller) -> Result<Response, Error> {
     let parts = broker.begin_backup(&caller).await?;
-    let parts = parts.inspect(|part| {
-        if let Err(error) = part {
-            error!(%error, "a backup has failed");
-        }
+    let parts = parts.map(move |part| {
+        let part =
+            if stopping.is_cancelled() { Err(StoreError::Unavailable("the service stops".to_owned())) } else { part };
+        part.inspect_err(|error| error!(%error, "a backup has failed"))
     });
     Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::from_stream(stream::iter(parts))).into_response())
 }

@@ -30,12 +30,15 @@ pub(in crate::cli) struct Options {
 
 pub(super) async fn run(options: &Options, service: &Service, output: &mut Output) -> Result<(), Error> {
     let file = &options.file;
+    if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(Error::Usage(format!("{} is not a regular file", file.display())));
+    }
     let mut unfinished = file.clone().into_os_string();
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
     let body = service.request(Method::GET, "/v2/backup").open().await?.into_body();
     let written = write(body, &unfinished, service).await.and_then(|bytes| {
-        fs::rename(&unfinished, file).map_err(|error| unwritable(file, &error))?;
+        replace(&unfinished, file).map_err(|error| unwritable(file, &error))?;
         Ok(bytes)
     });
     let bytes = written.inspect_err(|_| {
@@ -63,11 +66,23 @@ async fn write(mut body: Incoming, path: &Path, service: &Service) -> Result<u64
     Ok(bytes)
 }
 
+/// Creates the file. What an interrupted command has left is removed first, because others may be able to read it.
 fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.write(true).create(true).truncate(true).open(path)
+    options.write(true).create_new(true).open(path)
+}
+
+/// Renames a file to another one, and writes this to disk.
+fn replace(new: &Path, file: &Path) -> io::Result<()> {
+    fs::rename(new, file)?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Error {

@@ -8,21 +8,21 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::PoisonError;
 
-use redb::{Range, ReadableDatabase, TableDefinition};
+use redb::{ReadableDatabase, TableDefinition};
 use sha2::{Digest, Sha256};
 use thiserror::Error as ThisError;
 
 use crate::storage::Error;
 use crate::storage::embedded::engine::error::OpenError;
-use crate::storage::embedded::engine::file::{FILE, Opened, Verification, make_folder, open, open_file};
-use crate::storage::embedded::engine::tables::{CONTENTS, REGISTRY, Slice};
-use crate::storage::embedded::engine::{Engine, inline};
+use crate::storage::embedded::engine::file::{FILE, Verification, create_new, make_folder, open, open_file};
+use crate::storage::embedded::engine::inline;
+use crate::storage::embedded::engine::records::SharedRecords;
+use crate::storage::embedded::engine::tables::{Slice, TABLES};
 
 const TITLE: &[u8; 16] = b"sukkal backup 1\n";
-/// The tables, by their number in a backup. The number 0 is the end.
-const TABLES: [TableDefinition<'static, Slice, Slice>; 2] = [REGISTRY, CONTENTS];
+/// The number of the end. The tables have the numbers from 1 on, in the order of [`TABLES`].
 const END: u8 = 0;
 
 /// Size in bytes at which a part of a backup is complete. The last record of a part may exceed it.
@@ -32,60 +32,40 @@ const TRANSACTION_BYTES: usize = 16 << 20;
 /// The name of the file while it is restored.
 const UNFINISHED: &str = "sukkal.redb.unfinished";
 
-/// A backup of a store as it was when this was created, in parts. Until this is dropped, the file keeps
+/// The parts of a backup of a store as it was when this was created. Until this is dropped, the file keeps
 /// what is deleted or replaced, so it can grow.
 pub(super) struct Parts {
-    /// The records that are left, with the number of their table.
-    tables: Vec<(u8, Range<'static, Slice, Slice>)>,
+    records: SharedRecords,
+    /// What begins the next part.
+    start: &'static [u8],
     hash: Sha256,
-    state: State,
-    /// The engine cannot be reopened in between.
-    _engine: Arc<Opened>,
-}
-
-#[derive(PartialEq)]
-enum State {
-    New,
-    Open,
-    Ended,
+    has_ended: bool,
 }
 
 impl Parts {
-    pub(super) fn new(engine: &Engine) -> Result<Self, Error> {
-        let engine = engine.opened()?;
-        let transaction = engine.database.begin_read()?;
-        let mut tables = Vec::new();
-        for (number, table) in (1..).zip(TABLES) {
-            tables.push((number, transaction.open_table(table)?.range::<&[u8]>(..)?));
-        }
-        // The first one is taken from the end.
-        tables.reverse();
-        Ok(Self { tables, hash: Sha256::new(), state: State::New, _engine: engine })
+    pub(super) fn new(records: SharedRecords) -> Self {
+        Self { records, start: TITLE, hash: Sha256::new(), has_ended: false }
     }
 
     fn read(&mut self) -> Result<Vec<u8>, Error> {
         let mut part = Vec::with_capacity(PART_BYTES);
-        if self.state == State::New {
-            part.extend_from_slice(TITLE);
-        }
-        self.state = State::Open;
-        while part.len() < PART_BYTES
-            && let Some((number, records)) = self.tables.last_mut()
-        {
+        part.extend_from_slice(std::mem::take(&mut self.start));
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = records.as_mut().ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))?;
+        while part.len() < PART_BYTES && !self.has_ended {
             match records.next() {
                 Some(record) => {
-                    let (key, value) = record?;
-                    append(&mut part, *number, key.value(), value.value())?;
+                    let (table, key, value) = record?;
+                    append(&mut part, table, key.value(), value.value())?;
                 }
-                None => drop(self.tables.pop()),
+                None => {
+                    part.push(END);
+                    self.has_ended = true;
+                }
             }
         }
-        if self.tables.is_empty() {
-            part.push(END);
-            self.state = State::Ended;
-        }
         self.hash.update(&part);
-        if self.state == State::Ended {
+        if self.has_ended {
             part.extend_from_slice(&self.hash.finalize_reset());
         }
         Ok(part)
@@ -97,14 +77,12 @@ impl Iterator for Parts {
 
     /// Reads the next part on this thread.
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == State::Ended {
+        if self.has_ended {
             return None;
         }
         let part = inline::read(|| catch_unwind(AssertUnwindSafe(|| self.read())))
             .unwrap_or_else(|_| Err(Error::Corrupt("the database engine panicked".to_owned())));
-        if part.is_err() {
-            self.state = State::Ended;
-        }
+        self.has_ended |= part.is_err();
         Some(part)
     }
 }
@@ -126,6 +104,9 @@ pub enum RestoreError {
     /// The directory has a store.
     #[error("there is a store in {0}; restore into an empty directory")]
     Exists(String),
+    /// Another command restores to the directory, or an earlier one was interrupted.
+    #[error("{0} exists; delete it unless another command is restoring to this directory")]
+    Unfinished(String),
     /// The file is something else.
     #[error("this is no backup of Sukkal, or a later release made it")]
     NoBackup,
@@ -146,26 +127,34 @@ pub enum RestoreError {
 /// Creates a store from a backup, in a directory that has none. Returns the number of records.
 pub(super) fn restore(backup: impl Read, folder: &Path) -> Result<u64, RestoreError> {
     let (file, unfinished) = (folder.join(FILE), folder.join(UNFINISHED));
-    let failed = |reason: io::Error| OpenError::Io { place: folder.display().to_string(), reason };
-    if file.exists() {
-        return Err(RestoreError::Exists(folder.display().to_string()));
+    let failed = |reason| OpenError::Io { place: folder.display().to_string(), reason };
+    let exists = || RestoreError::Exists(folder.display().to_string());
+    if file.try_exists().map_err(failed)? {
+        return Err(exists());
     }
     make_folder(folder).map_err(failed)?;
-    // What an earlier attempt has left.
-    match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error).into()),
-        _ => {}
-    }
-    let restored = restore_to(Records::new(backup)?, &unfinished).inspect_err(|_| {
-        let _absent = fs::remove_file(&unfinished);
+    // Two commands at the same time have two files, or one fails.
+    create_new(&unfinished).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => RestoreError::Unfinished(unfinished.display().to_string()),
+        _ => failed(error).into(),
     })?;
-    fs::rename(&unfinished, &file).and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
-    Ok(restored)
+    let restored = Records::new(backup).and_then(|records| restore_to(records, &unfinished)).and_then(|count| {
+        // In contrast to renaming, this does not replace a store that was created meanwhile.
+        fs::hard_link(&unfinished, &file).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => exists(),
+            _ => failed(error).into(),
+        })?;
+        Ok(count)
+    });
+    fs::remove_file(&unfinished).and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+    restored
 }
 
 fn restore_to(mut records: Records<impl Read>, file: &Path) -> Result<u64, RestoreError> {
-    let path = file.to_owned();
-    let opened = open(&file.display().to_string(), &move || open_file(&path), Verification::UnlessClosedCleanly)?;
+    let (place, path) = (file.display().to_string(), file.to_owned());
+    let source = move || open_file(&path);
+    let open = || open(&place, &source, Verification::UnlessClosedCleanly);
+    let opened = open()?;
     let (mut count, mut is_open) = (0, true);
     while is_open {
         let transaction = opened.database.begin_write().map_err(Error::from)?;
@@ -182,9 +171,11 @@ fn restore_to(mut records: Records<impl Read>, file: &Path) -> Result<u64, Resto
             }
         }
         transaction.commit().map_err(Error::from)?;
-        // The disk was full.
         opened.disk.write_back()?;
     }
+    drop(opened);
+    // Another release may have made the backup.
+    drop(open()?);
     Ok(count)
 }
 

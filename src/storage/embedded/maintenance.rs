@@ -18,7 +18,7 @@ use crate::storage::embedded::transaction::write::WriteTransaction;
 use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::maintenance::check_lists;
 use crate::storage::outbox;
-use crate::storage::{Backup, Check, Error, Maintenance};
+use crate::storage::{BackupStart, Check, Error, Maintenance};
 
 /// Number of values that must fit on the disk before it is no longer considered full. Together they
 /// are larger than the largest post that is allowed by default. Each is small enough to fit between
@@ -61,8 +61,9 @@ impl Maintenance for EmbeddedStore {
         self.set_unreadable_aside().await
     }
 
-    fn begin_backup(&self) -> Result<Option<Backup>, Error> {
-        Ok(Some(Box::new(backup::Parts::new(&self.parts.engine)?)))
+    fn begin_backup(&self) -> Result<BackupStart, Error> {
+        let begun = |records| BackupStart::Begun(Box::new(backup::Parts::new(records)));
+        Ok(self.parts.engine.records()?.map_or(BackupStart::Running, begun))
     }
 
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {

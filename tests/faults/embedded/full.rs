@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{Error, MessageStore, PostOutcome, QueueStore};
+use sukkal::storage::{BackupStart, Error, Maintenance, MessageStore, PostOutcome, QueueStore};
 
 use super::disk::Disk;
 use super::{assert_consistent, metadata, post, queue, texts_in};
@@ -87,6 +87,7 @@ async fn a_store_recovers_when_its_failed_disk_recovers() {
     store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
     let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
     assert!(post(&store, &work, revision, &["before".to_owned()]).await.is_ok());
+    let Ok(BackupStart::Begun(mut backup)) = store.begin_backup() else { panic!("no backup begins") };
 
     disk.set_failing(true);
     let failed = post(&store, &work, revision, &["during".to_owned()]).await;
@@ -97,6 +98,8 @@ async fn a_store_recovers_when_its_failed_disk_recovers() {
         tokio::time::sleep(PAUSE).await;
     }
 
+    // The backup, which nobody reads, would have kept the old file open.
+    assert!(matches!(backup.next(), Some(Err(Error::Unavailable(_)))));
     let there = texts_in(&store, &work).await;
     assert!(there == ["before", "after"] || there == ["before", "during", "after"], "{there:?}");
     assert_consistent(&store).await;

@@ -54,6 +54,14 @@ pub(crate) fn open_file(path: &PathBuf) -> Result<(Box<dyn StorageBackend>, Free
     Ok((Box::new(AllocatedFile::new(file)?), free_space))
 }
 
+/// Creates a file, which must not exist, for its owner only.
+pub(crate) fn create_new(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create_new(true).open(path).map(drop)
+}
+
 /// Adds a line to a file, which is created if necessary, and writes it to disk.
 pub(crate) fn add_line(path: &Path, line: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();

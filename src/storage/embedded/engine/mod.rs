@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use crate::storage::embedded::engine::disk::FreeSpace;
 use crate::storage::embedded::engine::error::OpenError;
 use crate::storage::embedded::engine::file::{BackendSource, FILE, Opened, Verification, make_folder, open, open_file};
+use crate::storage::embedded::engine::records::{Records, SharedRecords};
 use crate::storage::{DiskUsage, Error};
 
 mod allocated_file;
@@ -24,6 +25,7 @@ pub(super) mod error;
 pub(super) mod file;
 pub(super) mod inline;
 mod locks;
+pub(super) mod records;
 pub(super) mod tables;
 
 /// Maximum time for which readers can delay the reopening of the engine.
@@ -38,6 +40,8 @@ pub(super) struct Engine {
     pub(super) place: String,
     source: Box<BackendSource>,
     current: RwLock<Current>,
+    /// The records that are being read, if any.
+    records: Mutex<Weak<Mutex<Option<Records>>>>,
 }
 
 /// The current state of the engine.
@@ -98,11 +102,11 @@ impl Engine {
             compact::compact_if_nearly_empty(&mut opened, &place);
         }
         let current = Current { opened: Some(Arc::new(opened)), last_attempt: Instant::now() };
-        Ok(Self { place, source: Box::new(source), current: RwLock::new(current) })
+        Ok(Self { place, source: Box::new(source), current: RwLock::new(current), records: Mutex::default() })
     }
 
     /// Returns the open engine. Fails while it is being reopened.
-    pub(super) fn opened(&self) -> Result<Arc<Opened>, Error> {
+    fn opened(&self) -> Result<Arc<Opened>, Error> {
         let current = match self.current.try_read() {
             Ok(current) => Some(current),
             Err(TryLockError::Poisoned(current)) => Some(current.into_inner()),
@@ -137,6 +141,17 @@ impl Engine {
         catch_unwind(AssertUnwindSafe(reading)).map_err(broken)?
     }
 
+    /// Returns all records as they are now; `None` if others are being read.
+    pub(super) fn records(&self) -> Result<Option<SharedRecords>, Error> {
+        let mut current = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.strong_count() > 0 {
+            return Ok(None);
+        }
+        let records = Arc::new(Mutex::new(Some(Records::new(self.opened()?)?)));
+        *current = Arc::downgrade(&records);
+        Ok(Some(records))
+    }
+
     /// Begins a write transaction. Fails if the disk is full. If the engine has stopped after a
     /// failure of its disk, it is reopened first.
     pub(super) fn begin(&self) -> Result<(Arc<Opened>, WriteTransaction), Error> {
@@ -163,6 +178,9 @@ impl Engine {
 
     fn reopen(&self, current: &mut Current) -> Result<(), Error> {
         warn!(store = %self.place, "the disk has failed; reopening the store");
+        if let Some(records) = self.records.lock().unwrap_or_else(PoisonError::into_inner).upgrade() {
+            records.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
         if let Some(stopped) = current.opened.take() {
             let deadline = Instant::now() + READERS_TIMEOUT;
             while Arc::strong_count(&stopped) > 1 {

@@ -12,6 +12,9 @@ pub(crate) const FORMAT: &[u8] = b"format";
 pub(crate) const REGISTRY: TableDefinition<'static, Slice, Slice> = TableDefinition::new("registry");
 pub(crate) const CONTENTS: TableDefinition<'static, Slice, Slice> = TableDefinition::new("contents");
 
+/// The tables that are stored, in the order of a backup.
+pub(crate) const TABLES: [TableDefinition<'static, Slice, Slice>; 2] = [REGISTRY, CONTENTS];
+
 /// Exists only within a write transaction that reserves space: see `transaction/write.rs`.
 pub(crate) const SPACE_RESERVATION: TableDefinition<'static, Slice, Slice> = TableDefinition::new("room");
 
