@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::PoisonError;
 
-use redb::{ReadableDatabase, TableDefinition};
+use redb::TableDefinition;
 use sha2::{Digest, Sha256};
 use thiserror::Error as ThisError;
 
