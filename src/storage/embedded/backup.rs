@@ -53,15 +53,12 @@ impl Parts {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         let records = records.as_mut().ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))?;
         while part.len() < PART_BYTES && !self.has_ended {
-            match records.next() {
-                Some(record) => {
-                    let (table, key, value) = record?;
-                    append(&mut part, table, key.value(), value.value())?;
-                }
-                None => {
-                    part.push(END);
-                    self.has_ended = true;
-                }
+            if let Some(record) = records.next() {
+                let (table, key, value) = record?;
+                append(&mut part, table, key.value(), value.value())?;
+            } else {
+                part.push(END);
+                self.has_ended = true;
             }
         }
         self.hash.update(&part);
