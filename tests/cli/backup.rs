@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -25,16 +25,19 @@ fn start(folder: &Path) -> Sukkal {
     Sukkal::start_with(&format!("embedded:{}", folder.display()), &[ADMIN_MODE])
 }
 
-fn restore(store: &Path, file: &Path) -> Output {
+/// A command on an embedded store.
+fn command_on(store: &Path, verb: &str) -> Command {
     let mut command = child_command(binary());
-    command.args(["restore", "--store", &format!("embedded:{}", store.display())]).arg(file);
-    command.output().expect("the binary under test starts")
+    command.args([verb, "--store", &format!("embedded:{}", store.display())]);
+    command
+}
+
+fn restore(store: &Path, file: &Path) -> Output {
+    command_on(store, "restore").arg(file).output().expect("the binary under test starts")
 }
 
 fn check(store: &Path) -> Output {
-    let mut command = child_command(binary());
-    command.args(["check", "--store", &format!("embedded:{}", store.display())]);
-    command.output().expect("the binary under test starts")
+    command_on(store, "check").output().expect("the binary under test starts")
 }
 
 fn backup(sukkal: &Sukkal, file: &Path) -> Output {
@@ -184,7 +187,6 @@ async fn only_the_owner_can_read_a_backup_and_only_a_regular_file_is_replaced() 
     let [store, file, link, planted] = ["store", "backup", "link", "planted"].map(|name| folder.path().join(name));
     let sukkal = start(&store);
     fs::write(&planted, "what others can read").unwrap();
-    symlink(&planted, folder.path().join("backup.unfinished")).unwrap();
     symlink(&planted, &link).unwrap();
 
     assert!(backup(&sukkal, &file).status.success());

@@ -1,6 +1,6 @@
 //! `sukkal backup`: writes a backup of the whole store to a file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use super::error::Error;
 use super::flags::Flags;
 use super::http::Service;
 use super::output::Output;
+use super::replacement::Replacement;
 
 /// Maximum time in which the service sends nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -33,25 +34,16 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
     if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(Error::Usage(format!("{} is not a regular file", file.display())));
     }
-    let mut unfinished = file.clone().into_os_string();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
     let body = service.request(Method::GET, "/v2/backup").open().await?.into_body();
-    let written = write(body, &unfinished, service).await.and_then(|bytes| {
-        replace(&unfinished, file).map_err(|error| unwritable(file, &error))?;
-        Ok(bytes)
-    });
-    let bytes = written.inspect_err(|_| {
-        let _absent = fs::remove_file(&unfinished);
-    })?;
+    let bytes = write(body, file, service).await?;
     let file = file.display().to_string();
     output.done(&format!("wrote {bytes} bytes to {file}"), &json!({ "file": file, "bytes": bytes }))
 }
 
-/// Writes the body to a new file, which only its owner can read, and to the disk. Returns its size in bytes.
+/// Writes the body to the file when it is complete. Returns its size in bytes.
 async fn write(mut body: Incoming, path: &Path, service: &Service) -> Result<u64, Error> {
-    let failed = |error| unwritable(path, &error);
-    let mut file = create(path).map_err(failed)?;
+    let failed = |error: io::Error| Error::Failed(format!("cannot write {}: {error}", path.display()));
+    let mut file = Replacement::create(path).map_err(failed)?;
     let mut bytes = 0;
     loop {
         let frame = timeout(SILENCE_MAX, body.frame()).await;
@@ -62,29 +54,6 @@ async fn write(mut body: Incoming, path: &Path, service: &Service) -> Result<u64
         file.write_all(&part).map_err(failed)?;
         bytes += part.len() as u64;
     }
-    file.sync_all().map_err(failed)?;
+    file.complete().map_err(failed)?;
     Ok(bytes)
-}
-
-/// Creates the file. What an interrupted command has left is removed first, because others may be able to read it.
-fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.write(true).create_new(true).open(path)
-}
-
-/// Renames a file to another one, and writes this to disk.
-fn replace(new: &Path, file: &Path) -> io::Result<()> {
-    fs::rename(new, file)?;
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Error {
-    Error::Failed(format!("cannot write {}: {error}", path.display()))
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::environment::{Environment, shown};
 use super::error::Error;
+use super::replacement::Replacement;
 use crate::cli::exit::print_message;
 use crate::text;
 
@@ -122,12 +123,7 @@ fn lock(path: &Path) -> io::Result<File> {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let write = || {
-        let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+    let mut file = Replacement::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.complete()
 }

@@ -31,6 +31,7 @@ mod queue;
 mod queues;
 mod quota;
 mod redrive;
+mod replacement;
 mod response;
 mod subscription;
 mod table;

@@ -130,7 +130,7 @@ pub(super) fn restore(backup: impl Read, folder: &Path) -> Result<u64, RestoreEr
         return Err(exists());
     }
     make_folder(folder).map_err(failed)?;
-    // Two commands at the same time have two files, or one fails.
+    // Fails while another command restores to the directory.
     create_new(&unfinished).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => RestoreError::Unfinished(unfinished.display().to_string()),
         _ => failed(error).into(),

@@ -31,7 +31,7 @@ pub(super) async fn log<F: Future<Output = Response>>(
     let trail = audit_log.map(|log| audit::begin(log, &request, id));
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let start = Instant::now();
-    // Pinned where it is, because it is large.
+    // Pinned, so that it is not moved: it is large.
     let handled = pin!(async {
         let response = handle(request).await;
         let duration_ms = start.elapsed().as_secs_f64() * 1000.0;

@@ -84,7 +84,7 @@ async fn handle<T, H: Handler<T, Service>>(
     let tracer = service.tracer.as_ref().filter(|_| is_traced);
     let lacks_tls = connection.as_ref().is_some_and(|connection| connection.lacks_tls());
     let call_handler = async |request| {
-        // Pinned where it is, because it is large.
+        // Pinned, so that it is not moved: it is large.
         let called = pin!(async {
             if lacks_tls { Err(Error::TlsMissing) } else { call(request, body.as_ref(), &service, wrapped).await }
         });

@@ -45,29 +45,28 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-pub(crate) fn open_file(path: &PathBuf) -> Result<(Box<dyn StorageBackend>, FreeSpace), DatabaseError> {
+/// Returns options that create a file for its owner only.
+fn owner_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+    options
+}
+
+pub(crate) fn open_file(path: &PathBuf) -> Result<(Box<dyn StorageBackend>, FreeSpace), DatabaseError> {
+    let file = owner_only().read(true).write(true).create(true).truncate(false).open(path)?;
     let free_space = FreeSpace::OfFileSystem(file.try_clone()?);
     Ok((Box::new(AllocatedFile::new(file)?), free_space))
 }
 
 /// Creates a file, which must not exist, for its owner only.
 pub(crate) fn create_new(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.write(true).create_new(true).open(path).map(drop)
+    owner_only().write(true).create_new(true).open(path).map(drop)
 }
 
 /// Adds a line to a file, which is created if necessary, and writes it to disk.
 pub(crate) fn add_line(path: &Path, line: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.append(true).create(true).open(path)?;
+    let mut file = owner_only().append(true).create(true).open(path)?;
     writeln!(file, "{line}")?;
     file.sync_all()
 }

@@ -12,8 +12,8 @@ use crate::storage::embedded::engine::tables::{Slice, TABLES};
 /// they exist.
 pub(crate) type SharedRecords = Arc<Mutex<Option<Records>>>;
 
-/// The records of all tables, each with the number of its table: 1 is the first one of [`TABLES`]. Until this is dropped, the
-/// file keeps what is deleted or replaced.
+/// The records of all tables, each with the number of its table: 1 is the first one of [`TABLES`].
+/// Until this is dropped, the file keeps what is deleted or replaced.
 pub(crate) struct Records {
     /// The tables that are left; the next one is the last.
     tables: Vec<(u8, Range<'static, Slice, Slice>)>,

@@ -158,7 +158,7 @@ impl PooledConnection {
             }
         }
         let elapsed = |_| Err(FredError::new(ErrorKind::Timeout, "no answer in time"));
-        // Pinned where it is, because it is large.
+        // Pinned, so that it is not moved: it is large.
         let attempt = pin!(attempt(self.client.clone()));
         let reply = timeout_at(end, attempt).await.unwrap_or_else(elapsed);
         match reply.as_ref().err() {
