@@ -5,7 +5,8 @@ pub fn resident_bytes(process: u32) -> usize {
     bytes(process, "VmRSS:")
 }
 
-/// Returns the most resident memory that a process has ever had, in bytes.
+/// Returns the most resident memory that a process has ever had, in bytes. The kernel adds
+/// the counters of each processor late, so that a later figure can be a few pages lower.
 pub fn peak_bytes(process: u32) -> usize {
     bytes(process, "VmHWM:")
 }

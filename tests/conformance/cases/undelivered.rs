@@ -3,19 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, Message, MessageId, QueueId};
+use sukkal::domain::{ClaimId, QueueId};
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata, without_ages};
 
 impl Subject {
     async fn withdraw(&self, queue: &QueueId, claim: ClaimId) {
         self.store().withdraw_claim(queue, claim).await.expect("the store answers");
-    }
-
-    /// Returns the messages as they are stored. Only their ages change with time.
-    async fn without_ages(&self, queue: &QueueId, ids: &[MessageId]) -> Vec<Message> {
-        let messages = self.get_messages(queue, ids).await.into_iter();
-        messages.map(|message| Message { age_s: 0, ..message }).collect()
     }
 }
 
@@ -59,14 +53,14 @@ pub(in crate::conformance) async fn restored_messages_are_unchanged(subject: &Su
     // One of them has been claimed, which extended its life.
     let claim = subject.claim(&queue, 1, 2 * LONG_S).await.id;
     subject.store().release_claim(&queue, claim).await.expect("the store answers");
-    let before = subject.without_ages(&queue, &ids).await;
+    let before = without_ages(subject.get_messages(&queue, &ids).await);
 
     let popped = subject.popped(&queue, 3).await;
     assert_eq!(subject.feed(&queue).await, ids[3..]);
     subject.store().restore_messages(&queue, &popped).await.expect("the store answers");
 
     assert_eq!(subject.feed(&queue).await, ids);
-    assert_eq!(subject.without_ages(&queue, &ids).await, before);
+    assert_eq!(without_ages(subject.get_messages(&queue, &ids).await), before);
     assert_eq!(subject.count(&queue).await, 5);
     assert_eq!(subject.claimed_ids(&queue, 5, 60).await, ids);
 }
@@ -104,13 +98,13 @@ pub(in crate::conformance) async fn a_withdrawn_claim_does_not_extend_its_messag
     subject.delete_messages(&queue, &ids[..1]).await;
     subject.store().release_claim(&queue, earlier).await.expect("the store answers");
     let fresh = subject.post(&queue, &messages(60, 1)).await;
-    let before = subject.without_ages(&queue, &[ids[1], fresh[0]]).await;
+    let before = without_ages(subject.get_messages(&queue, &[ids[1], fresh[0]]).await);
 
     let claim = subject.claim(&queue, 2, 40_000).await.id;
     subject.renew(&queue, claim, 50_000, 60).await;
     subject.withdraw(&queue, claim).await;
 
-    assert_eq!(subject.without_ages(&queue, &[ids[1], fresh[0]]).await, before);
+    assert_eq!(without_ages(subject.get_messages(&queue, &[ids[1], fresh[0]]).await), before);
     subject.advance(&queue, Duration::from_secs(62)).await;
     assert_eq!(subject.feed(&queue).await, ids[1..]);
     subject.advance(&queue, Duration::from_secs(before[0].ttl_s.into())).await;

@@ -396,6 +396,11 @@ pub(in crate::conformance) fn ids_of(messages: &[Message]) -> Vec<MessageId> {
     messages.iter().map(|message| message.id).collect()
 }
 
+/// Returns messages that can be compared with the same messages of another time.
+pub(in crate::conformance) fn without_ages(messages: Vec<Message>) -> Vec<Message> {
+    messages.into_iter().map(|message| Message { age_s: 0, ..message }).collect()
+}
+
 pub(in crate::conformance) fn bodies_of(messages: &[Message]) -> Vec<Body> {
     messages.iter().map(|message| message.body.clone()).collect()
 }
