@@ -1,5 +1,5 @@
 //! Schemathesis sends generated requests to the service: no response is a 5xx, and every response
-//! matches `openapi.yaml`.
+//! matches `openapi.yaml`. One half of the requests are for topics.
 //!
 //! `schemathesis.toml` configures the generated requests and their number. `schemathesis_hooks.py`
 //! adapts the requests to rules that the contract cannot express.
@@ -54,8 +54,21 @@ const LISTS: [&str; 5] = [
     "GET /v2/queues/{queue_name}/claims/{claim_id} 200",
 ];
 
+/// The beginning of the paths of topics.
+const TOPICS: &str = "/v2/topics";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn every_response_matches_the_contract() {
+async fn every_response_about_a_topic_matches_the_contract() {
+    check(["--include-path-regex", TOPICS], |path| path.starts_with(TOPICS)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_other_response_matches_the_contract() {
+    check(["--exclude-path-regex", TOPICS], |path| !path.starts_with(TOPICS)).await;
+}
+
+/// Checks the responses about paths that the options select, as the function does.
+async fn check(selection: [&str; 2], is_selected: fn(&str) -> bool) {
     let redis = RedisServer::start();
     let sukkal = Sukkal::start_with(&redis.url(), &OPTIONS);
     let dir = tempfile::tempdir().unwrap();
@@ -78,26 +91,33 @@ async fn every_response_matches_the_contract() {
     let subscriber = Endpoint::answering(|_| Answer::After(Duration::from_secs(1), 500));
     let environment = [("POOLS", pools.url()), ("SUBSCRIBERS", subscriber.url(""))];
 
-    let output = run_schemathesis(&sukkal, environment, dir.path(), &record);
+    let output = run_schemathesis(&sukkal, selection, environment, dir.path(), &record);
 
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let seen = answers(&record);
-    let missed: Vec<_> = successes().difference(&seen).cloned().collect();
+    let missed: Vec<_> = successes(is_selected).difference(&seen).cloned().collect();
     assert_eq!(missed, [""; 0], "the run had none of these responses");
 }
 
-fn run_schemathesis(sukkal: &Sukkal, environment: [(&str, String); 2], dir: &Path, record: &Path) -> Output {
+fn run_schemathesis(
+    sukkal: &Sukkal,
+    selection: [&str; 2],
+    environment: [(&str, String); 2],
+    dir: &Path,
+    record: &Path,
+) -> Output {
     let mut command = child_command(python::venv());
     command.args(["-m", "schemathesis.cli", "--config-file", CONFIG]);
-    command.args(["run", contract::PATH, "--url", &sukkal.url(""), "--no-color", "--report-har-path"]);
+    command.args(["run", contract::PATH, "--url", &sukkal.url(""), "--no-color"]).args(selection);
+    command.arg("--report-har-path");
     command.arg(record).env("SCHEMATHESIS_HOOKS", HOOKS).envs(environment).current_dir(dir);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for")
 }
 
-/// Returns each successful response of the contract, such as `GET /v2/queues 200`. Responses of
-/// `LISTS` are returned a second time as filled ones.
-fn successes() -> BTreeSet<String> {
+/// Returns each successful response of the contract about these paths, such as `GET /v2/queues 200`.
+/// Responses of `LISTS` are returned a second time as filled ones.
+fn successes(is_selected: fn(&str) -> bool) -> BTreeSet<String> {
     let statuses = |operation: contract::Operation| {
         let name = operation.name;
         let statuses = operation.statuses.into_iter().filter(|status| !status.starts_with(['4', '5']));
@@ -105,7 +125,8 @@ fn successes() -> BTreeSet<String> {
     };
     let is_tried = |operation: &contract::Operation| ![contract::WEBSOCKET, BACKUP].contains(&&*operation.name);
     let operations = operations(&contract()).into_iter().filter(is_tried);
-    operations.flat_map(statuses).chain(LISTS.map(|list| format!("{list}, filled"))).collect()
+    let responses = operations.flat_map(statuses).chain(LISTS.map(|list| format!("{list}, filled")));
+    responses.filter(|response| response.split(' ').nth(1).is_some_and(is_selected)).collect()
 }
 
 /// Returns the responses of the recorded run, by operation.
