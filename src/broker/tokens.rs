@@ -42,17 +42,22 @@ impl Broker {
     }
 
     /// Returns the next tokens after `after` that the caller manages, in the order of their ids, at
-    /// most `limit`, or the default number of queues in a page.
+    /// most `limit`, or the default number of queues in a page. With `project`, only those of that
+    /// project.
     pub async fn list_tokens(
         &self,
         caller: &Caller,
+        project: Option<ProjectId>,
         after: Option<TokenId>,
         limit: Option<i64>,
     ) -> Result<Vec<TokenRecord>, Error> {
         let client = require_client(caller)?;
         let access = self.store.authorize(caller, Action::ListTokens, &client.project)?;
         let limit = page_limit(limit, &self.limits)?;
-        let project = (!client.is_admin()).then_some(&client.project);
+        if !client.is_admin() && project.as_ref().is_some_and(|project| *project != client.project) {
+            return Err(Error::Forbidden);
+        }
+        let project = project.as_ref().or((!client.is_admin()).then_some(&client.project));
         Ok(access.admit().await?.list_tokens(project, after, limit).await?)
     }
 

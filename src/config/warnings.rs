@@ -1,9 +1,10 @@
 //! Options that have no effect, or hardly one, because another one is missing. The service runs, and
 //! logs them.
 
-use super::{Config, SignedUrl, Transport};
+use super::{Config, Redis, SignedUrl, Transport};
 use crate::auth::policy::Policy;
 use crate::domain::AuthStrategy;
+use crate::storage::StoreUri;
 
 impl Config {
     /// Returns a warning for each option that has no effect, or hardly one.
@@ -13,6 +14,9 @@ impl Config {
         let authenticates_with = |strategy| self.auth.strategies.contains(&strategy);
         let has_jwt_options = !self.jwt.issuer.is_empty() || !self.jwt.jwks.is_empty() || !self.jwt.audience.is_empty();
         let has_roles = [AuthStrategy::Tokens, AuthStrategy::Jwt].into_iter().any(authenticates_with);
+        let believes_anybody = self.auth.strategies.is_empty() || authenticates_with(AuthStrategy::None);
+        let Redis { ca_file, certificate_file, key_file } = &self.redis;
+        let has_redis_options = [ca_file, certificate_file, key_file].into_iter().any(Option::is_some);
         let cannot_sign = secret_key.reveal().is_none();
         let warnings = [
             (
@@ -39,6 +43,14 @@ impl Config {
             (
                 !self.keystone.auth_url.is_empty() && !authenticates_with(AuthStrategy::Keystone),
                 "the options in [keystone] have no effect without \"keystone\" in auth.strategies",
+            ),
+            (
+                self.transport.default_project.is_some() && !believes_anybody,
+                "transport.default_project has no effect, because auth.strategies requires credentials",
+            ),
+            (
+                has_redis_options && !matches!(self.store, StoreUri::Redis(_)) && !self.pooling.enabled,
+                "the options in [redis] have no effect, because the store is not Redis",
             ),
             (
                 self.pooling.virtual_pool && !self.pooling.enabled,
@@ -77,6 +89,22 @@ mod tests {
     }
 
     #[test]
+    fn a_default_project_beside_credentials_causes_a_warning() {
+        let project = ("SUKKAL_TRANSPORT__DEFAULT_PROJECT", "p");
+        let beside = |strategies| {
+            let options = [project, ("SUKKAL_AUTH__STRATEGIES", strategies), ("SUKKAL_POLICY__PRESET", "roles")];
+            warnings(&options)
+        };
+
+        assert_eq!(
+            beside("tokens"),
+            ["transport.default_project has no effect, because auth.strategies requires credentials"]
+        );
+        assert_eq!(beside("none,tokens"), [""; 0]);
+        assert_eq!(beside(""), [""; 0]);
+    }
+
+    #[test]
     fn an_option_that_needs_another_one_causes_a_warning_without_it() {
         for (option, value, needed, warning) in [
             (
@@ -97,6 +125,12 @@ mod tests {
                 "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY",
                 "transport.message_decryption_keys has no effect",
             ),
+            (
+                "SUKKAL_REDIS__CA_FILE",
+                "ca.pem",
+                "SUKKAL_STORE",
+                "the options in [redis] have no effect, because the store is not Redis",
+            ),
             ("SUKKAL_POOLING__VIRTUAL_POOL", "true", "SUKKAL_POOLING__ENABLED", "pooling.virtual_pool has no effect"),
             (
                 "SUKKAL_AUTH__STRATEGIES",
@@ -111,6 +145,7 @@ mod tests {
             let wanted = match needed {
                 "SUKKAL_POLICY__PRESET" => "roles",
                 "SUKKAL_POOLING__ENABLED" => "true",
+                "SUKKAL_STORE" => "rediss://127.0.0.1",
                 _ => KEY,
             };
             assert_eq!(warnings(&[(option, value), (needed, wanted)]), [""; 0]);

@@ -90,6 +90,8 @@ pub enum Warning {
     NoClaimLimit,
     /// At present, the server of the queue has fewer replicas than its `_durability` requires.
     TooFewReplicas,
+    /// A request has a body that its handler does not read.
+    BodyIgnored,
     /// The marker of a list of messages cannot be the id of a message.
     InvalidMarker(QueueKind),
 }
@@ -273,6 +275,7 @@ impl fmt::Display for Warning {
                 "the {0} exists, and its metadata, which is different, was not changed; change it with PATCH",
                 kind.noun()
             ),
+            Self::BodyIgnored => f.write_str("the body has no effect, because this request takes none"),
             Self::NoQueue(kind) => write!(f, "the {} does not exist", kind.noun()),
             Self::PoolRetired => f.write_str(
                 "the pool may have queues; it gets no new ones, and keeps those that it has until they are moved or deleted",

@@ -268,8 +268,10 @@ fn a_tail_continues_from_its_start_if_the_first_connection_is_lost_without_a_mes
 
     let output = run(stand_in.url(), "message tail orders");
 
-    let path = "/v2/queues/orders/messages?echo=true&include_claimed=true&since=";
-    assert_eq!(*paths.lock().unwrap(), [format!("{path}now"), format!("{path}2026-11-22T12%3A00%3A00.000001Z")]);
+    let queue = "/v2/queues/orders";
+    let feed = |since: &str| format!("{queue}/messages?echo=true&include_claimed=true&since={since}");
+    let expected = [queue.to_owned(), feed("now"), feed("2026-11-22T12%3A00%3A00.000001Z")];
+    assert_eq!(*paths.lock().unwrap(), expected);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), format!("sukkal: {} has no event streams\n", stand_in.url()));
 }

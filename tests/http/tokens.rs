@@ -291,6 +291,43 @@ async fn tokens_are_listed_in_pages() {
 }
 
 #[tokio::test]
+async fn tokens_are_listed_by_project() {
+    let admin = Token::random().reveal();
+    let options = [
+        ("SUKKAL_AUTH__STRATEGIES", "tokens"),
+        ("SUKKAL_TOKENS__ADMIN_TOKEN", &**admin),
+        ("SUKKAL_POLICY__PRESET", "roles"),
+    ];
+    let sukkal = Sukkal::start_with("memory:", &options);
+    let create = async |project: &str, name: &str| {
+        let body = json!({ "name": name, "project_id": project, "roles": ["manager"] });
+        answered(with(sukkal.project("p").post(PATH, &body), &admin), 201).await.json()
+    };
+    let manager = create("p", "1").await;
+    create("p", "2").await;
+    create("other", "3").await;
+    let list = |query: &str, token: &str| with(sukkal.project("p").get(&format!("{PATH}{query}")), token);
+    let names = async |query: &str, token: &str| {
+        let page = answered(list(query, token), 200).await.json();
+        let mut names: Vec<_> =
+            page["tokens"].as_array().unwrap().iter().map(|t| text(&t["name"]).to_owned()).collect();
+        names.sort();
+        names.concat()
+    };
+
+    assert_eq!(names("", &admin).await, "123");
+    assert_eq!(names("?project_id=p", &admin).await, "12");
+    assert_eq!(names("?project_id=nothing", &admin).await, "");
+    let page = answered(list("?limit=1&project_id=p", &admin), 200).await.json();
+    assert_eq!(names(text(&page["links"][0]["href"]).strip_prefix(PATH).unwrap(), &admin).await.len(), 1);
+
+    let manager = text(&manager["token"]);
+    assert_eq!(names("", manager).await, "12");
+    assert_eq!(names("?project_id=p", manager).await, "12");
+    refused(list("?project_id=other", manager), 403, "Not authorized").await;
+}
+
+#[tokio::test]
 async fn there_are_at_most_as_many_tokens_as_configured() {
     let redis = Arc::new(RedisServer::start());
     let admin = Token::random().reveal();

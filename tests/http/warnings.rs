@@ -189,6 +189,26 @@ async fn a_misspelled_header_of_a_post_gets_a_warning() {
     }
 }
 
+/// The sender of `{"limit": 5}` in a `GET`, or of a reason in a pause, would believe in its effect.
+#[tokio::test]
+async fn a_body_of_a_request_that_takes_none_gets_a_warning() {
+    let api = new_project();
+    answered(api.put("/v2/queues/q"), 201).await;
+    let body = json!({"limit": 5});
+    for (method, path, status) in [
+        (Method::GET, "/v2/queues/q/messages", 200),
+        (Method::POST, "/v2/queues/q/pause", 204),
+        (Method::DELETE, "/v2/queues/q/messages/00000000-0000-7000-8000-000000000000", 204),
+        (Method::DELETE, "/v2/queues/q", 204),
+    ] {
+        let with_body = warnings_of(api.request(method.clone(), path).json(&body), status).await;
+        assert!(with_body.contains(&"the body has no effect, because this request takes none".to_owned()), "{path}");
+        let without = warnings_of(api.request(method, path), status).await;
+        assert!(!without.iter().any(|warning| warning.contains("body")), "{path}: {without:?}");
+    }
+    assert_eq!(warnings_of(api.post("/v2/queues/q/claims", &json!({})), 204).await, [""; 0]);
+}
+
 /// A reader that has mixed up its markers would see an empty page for ever.
 #[tokio::test]
 async fn an_invalid_marker_gets_a_warning() {

@@ -18,6 +18,7 @@ use crate::api::wire::tokens::{self, PATH, TokenListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
+use crate::domain::ProjectId;
 
 /// Maximum size in bytes of the body of a request for a token.
 const BODY_BYTES_MAX: u64 = 16_384;
@@ -32,7 +33,12 @@ pub(super) fn routes(are_credentials: bool) -> Vec<Route> {
     }
     vec![
         route(PATH)
-            .on_query(Method::GET, "Tokens could not be listed.", Parameters::of(&["marker", "limit"]), list)
+            .on_query(
+                Method::GET,
+                "Tokens could not be listed.",
+                Parameters::of(&["marker", "limit", "project_id"]),
+                list,
+            )
             .on(Method::POST, "Token could not be created.", create),
         route("/v2/tokens/{token_id}").on(Method::GET, "Token could not be retrieved.", get).on(
             Method::DELETE,
@@ -62,8 +68,10 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let query = Query::parse(query.as_deref());
     let marker = query.last("marker").map(tokens::parse_marker).transpose()?;
     let limit = query.integer("limit")?;
-    let page = broker.list_tokens(&caller, marker, limit).await?;
-    let parameters = [("limit", limit.map(|limit| limit.to_string()))];
+    let project = query.last("project_id").and_then(ProjectId::new);
+    let page = broker.list_tokens(&caller, project.clone(), marker, limit).await?;
+    let project = project.map(|project| project.as_str().to_owned());
+    let parameters = [("limit", limit.map(|limit| limit.to_string())), ("project_id", project)];
     let last = page.last().map(|token| token.id.to_string());
     let links = links::next(PATH, marker.is_some(), &parameters, last.as_deref());
     let tokens = page.iter().map(tokens::document).collect();

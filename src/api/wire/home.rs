@@ -110,7 +110,12 @@ const POOLS: [Resource; 4] = [
 
 /// The tokens, with which clients authenticate.
 const TOKENS: [Resource; 2] = [
-    ("rel/tokens", "/v2/tokens{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET", "POST"]),
+    (
+        "rel/tokens",
+        "/v2/tokens{?marker,limit,project_id}",
+        &[("marker", "marker"), ("limit", "queue_limit"), ("project_id", "project_id")],
+        &["GET", "POST"],
+    ),
     ("rel/token", "/v2/tokens/{token_id}", &[("token_id", "token_id")], &["GET", "DELETE"]),
 ];
 

@@ -116,6 +116,7 @@ async fn take(
     let response =
         service.request(Method::POST, &path).json(&term.document()).waits(wait.unwrap_or_default()).send().await?;
     if response.status == StatusCode::NO_CONTENT {
+        service.warn_if_missing(queue).await;
         // A paused queue has no messages for anybody until somebody resumes it.
         let is_paused = response.header("retry-after").is_some();
         let reason = if is_paused { "is paused" } else { "has no available message" };
@@ -164,6 +165,9 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
                 inline(&claim["fence"], true).into(),
             ]);
         }
+    }
+    if pages.is_empty() {
+        service.warn_if_missing(queue).await;
     }
     output.table(&table)
 }

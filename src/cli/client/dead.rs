@@ -64,14 +64,12 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
     let path = queue_path(queue, &format!("/messages{}&echo=true&include_claimed=true", details(service)));
     let mut table = Messages::new();
     let mut pages = Pages::new(service, "messages", path, limit);
-    let mut is_empty = true;
     while let Some(messages) = pages.next().await? {
         for message in messages {
-            is_empty = false;
             if output.is_json() { output.document(&message)? } else { table.add(&message) }
         }
     }
-    if is_empty && !service.is_signed() {
+    if pages.is_empty() && !service.is_signed() {
         // The list of a queue that does not exist is empty too.
         QueueList::find(service, queue).await?;
     }

@@ -102,6 +102,12 @@ impl Flags {
             cacert: self.cacert.clone(),
         };
         let mut variables = Source::from_environment(environment)?;
+        let is_url_chosen_twice = flags.url.is_none() && self.context.is_none() && variables.url.is_some();
+        if is_url_chosen_twice && environment.text("SUKKAL_CONTEXT")?.is_some() {
+            return Err(Error::Usage(
+                "SUKKAL_URL and SUKKAL_CONTEXT cannot be combined, because a context has a URL".to_owned(),
+            ));
+        }
         if variables.url.is_some() && (flags.url.is_some() || self.context.is_some()) {
             (variables.url, variables.credentials) = (None, None);
         }

@@ -41,6 +41,8 @@ pub(super) struct Service {
     /// The path of the URL, which precedes those of the API.
     prefix: String,
     headers: HeaderMap,
+    /// The project that somebody has chosen.
+    project: Option<String>,
     /// Whether the credentials may be for another project than the one that was chosen.
     may_differ: bool,
     retry: Duration,
@@ -79,6 +81,7 @@ impl Service {
             url: text.to_owned(),
             prefix: url.path().trim_end_matches('/').to_owned(),
             headers,
+            project: settings.project.clone(),
             may_differ: settings.project.is_some() && !credentials.is_empty(),
             retry: settings.retry,
             noun: QUEUE,
@@ -130,6 +133,11 @@ impl Service {
         if self.is_of_topics() { "topics" } else { "queues" }
     }
 
+    /// The project that somebody has chosen. Without one, the credentials or a default choose it.
+    pub(super) fn chosen_project(&self) -> Option<&str> {
+        self.project.as_deref()
+    }
+
     /// Whether requests are made with a pre-signed URL, which does not allow to see who holds a
     /// message.
     pub(super) fn is_signed(&self) -> bool {
@@ -165,6 +173,15 @@ impl Service {
             // Whether the deletion is possible is up to its own request. A caller may be allowed to
             // delete a message, but not to read it.
             _ => Ok(()),
+        }
+    }
+
+    /// Prints the service's warning if the queue does not exist. A queue that does not exist looks like
+    /// an empty one otherwise.
+    pub(super) async fn warn_if_missing(&self, queue: &str) {
+        if !self.is_signed() {
+            // A caller may be allowed to read the messages of a queue, but not its metadata.
+            let _refused = self.request(Method::GET, &queue_path(queue, "")).once().send().await;
         }
     }
 

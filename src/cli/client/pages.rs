@@ -21,12 +21,13 @@ pub(super) struct Pages<'s> {
     is_first: bool,
     /// How many items are still wanted.
     remaining: u64,
+    is_empty: bool,
 }
 
 impl<'s> Pages<'s> {
     /// Prepares a list of at most `limit` items.
     pub(super) fn new(service: &'s Service, key: &'static str, path: String, limit: Option<u64>) -> Self {
-        Self { service, key, next: Some(path), is_first: true, remaining: limit.unwrap_or(u64::MAX) }
+        Self { service, key, next: Some(path), is_first: true, remaining: limit.unwrap_or(u64::MAX), is_empty: true }
     }
 
     /// Returns the items of the next page, which may be none, or `None` after the last page.
@@ -44,7 +45,13 @@ impl<'s> Pages<'s> {
         }
         items.truncate(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         self.remaining -= items.len() as u64;
+        self.is_empty &= items.is_empty();
         Ok(Some(items))
+    }
+
+    /// Whether no page so far has had an item.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
     /// Returns the items of all pages.

@@ -165,6 +165,9 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
             ]);
         }
     }
+    if pages.is_empty() {
+        service.warn_if_missing(queue).await;
+    }
     output.table(&table)
 }
 

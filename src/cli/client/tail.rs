@@ -52,6 +52,7 @@ pub(in crate::cli) struct Options {
 }
 
 pub(super) async fn run(options: &Options, service: &Service, output: &mut Output) -> Result<(), Error> {
+    service.warn_if_missing(&options.queue).await;
     let mut tail = Tail { position: Position::Start, remaining: options.limit.unwrap_or(u64::MAX), output };
     tail.position = match (&options.after, &options.since) {
         (Some(id), _) => Position::After(id.clone()),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::arguments::segment;
 use super::error::Error;
-use super::http::{Service, encode};
+use super::http::{Service, encode, query};
 use super::output::{Output, inline};
 use super::pages::Pages;
 use super::table::{Align, Table};
@@ -27,6 +27,8 @@ pub(in crate::cli) enum Command {
     /// your own roles; as a manager, also reader, producer and worker.
     Create(New),
     /// Lists the tokens, without their secrets
+    ///
+    /// With --project, only those of this project. Otherwise all that you manage.
     #[command(alias = "list")]
     Ls {
         /// Maximum number of tokens
@@ -98,7 +100,8 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
 async fn ls(limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
     let mut table =
         Table::new(&["ID", "NAME", "PROJECT", "ROLES", "CREATED", "EXPIRES"].map(|name| (name, Align::Left)));
-    let mut pages = Pages::new(service, "tokens", PATH.to_owned(), limit);
+    let path = format!("{PATH}{}", query([("project_id", service.chosen_project().map(str::to_owned))]));
+    let mut pages = Pages::new(service, "tokens", path, limit);
     while let Some(tokens) = pages.next().await? {
         for token in tokens {
             if output.is_json() {

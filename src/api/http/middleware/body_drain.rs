@@ -42,10 +42,18 @@ struct State {
     /// The share of the memory budget that the arriving bytes are taken from.
     share: Option<MemoryShare>,
     connection: Option<Arc<Connection>>,
-    /// Whether all of the body has been read.
-    is_complete: bool,
-    /// Whether the rest of the body cannot be read.
-    has_failed: bool,
+    progress: Progress,
+}
+
+/// How much of a body has been read.
+#[derive(Clone, Copy, PartialEq)]
+enum Progress {
+    /// Nobody has begun to read it.
+    Unread,
+    Begun,
+    /// The rest cannot be read.
+    Failed,
+    Complete,
 }
 
 /// The source of a body. It gets its timers when a reader first has to wait for a part of it.
@@ -73,8 +81,7 @@ impl RequestBody {
             last_arrival: None,
             share: None,
             connection,
-            is_complete: false,
-            has_failed: false,
+            progress: Progress::Unread,
         };
         let body = Self(Arc::new(Mutex::new(state)));
         *request.body_mut() = Body::new(body.clone());
@@ -86,7 +93,7 @@ impl RequestBody {
         let is_arriving = {
             let mut state = self.state();
             state.share = None;
-            state.is_sending && !state.has_failed
+            state.is_sending && state.progress != Progress::Failed
         };
         let mut drained_bytes = 0;
         while is_arriving && drained_bytes <= DRAINED_BYTES_MAX {
@@ -97,9 +104,14 @@ impl RequestBody {
         }
     }
 
+    /// Returns whether anybody has begun to read the body.
+    pub(super) fn is_begun(&self) -> bool {
+        self.state().progress != Progress::Unread
+    }
+
     /// Returns whether the client may send more of the body than has been read.
     pub(super) fn is_unread(&self) -> bool {
-        !self.state().is_complete && !self.is_end_stream()
+        self.state().progress != Progress::Complete && !self.is_end_stream()
     }
 
     /// Returns when the last part arrived for which a reader had to wait.
@@ -128,16 +140,18 @@ impl HttpBody for RequestBody {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let State { source, pause_max, last_arrival, share, connection, is_complete, has_failed, .. } =
-            &mut *self.state();
+        let State { source, pause_max, last_arrival, share, connection, progress, .. } = &mut *self.state();
         let charged = |frame: Result<Frame<Bytes>, axum::Error>| {
             let bytes = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
             share.as_ref().map_or(Ok(()), |share| share.take(bytes)).map_err(axum::Error::new)?;
             frame
         };
         let mut noted = |frame: Option<Result<Frame<Bytes>, axum::Error>>| {
-            *is_complete = frame.is_none();
-            *has_failed |= matches!(frame, Some(Err(_)));
+            *progress = match frame {
+                Some(Ok(_)) => Progress::Begun,
+                Some(Err(_)) => Progress::Failed,
+                None => Progress::Complete,
+            };
             frame.map(charged)
         };
         if let Source::Untimed(body) = source {
