@@ -3,6 +3,8 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
+/// Estimated size in bytes of the query of a link.
+const QUERY_BYTES: usize = 128;
 const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
 
 /// A link to the next page.
@@ -47,7 +49,8 @@ fn present<'a>(parameters: &'a [(&'a str, Option<String>)]) -> impl Iterator<Ite
 }
 
 fn link_to<'a>(path: &str, parameters: impl Iterator<Item = (&'a str, &'a str)>) -> Link {
-    let mut href = path.to_owned();
+    let mut href = String::with_capacity(path.len() + QUERY_BYTES);
+    href.push_str(path);
     for (index, (name, value)) in parameters.enumerate() {
         href.push(if index == 0 { '?' } else { '&' });
         href.push_str(name);

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use super::checksum::Checksum;
 use super::json::{self, JsonBody};
@@ -196,8 +197,11 @@ pub fn href(queue: &QueueId, id: MessageId, claim: Option<ClaimId>) -> String {
 /// Returns a URL that gets the posted messages, or the first of them if they are many.
 #[must_use]
 pub fn location(queue: &QueueId, ids: &[MessageId]) -> String {
-    let mut location = path(queue) + "?ids=";
-    for (index, id) in ids.iter().take(LOCATION_IDS_MAX).enumerate() {
+    let ids = &ids[..ids.len().min(LOCATION_IDS_MAX)];
+    let path = path(queue);
+    let mut location = String::with_capacity(path.len() + "?ids=".len() + ids.len() * (1 + Hyphenated::LENGTH));
+    location.extend([&path, "?ids="]);
+    for (index, id) in ids.iter().enumerate() {
         if index > 0 {
             location.push(',');
         }

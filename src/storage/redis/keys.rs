@@ -10,6 +10,7 @@
 //! | `sukkal:{SLOT}:due` | zset | `P/Q` by the time (µs) when it is next due; one key per slot |
 //! | `sukkal:{SLOT}:probe` | | never exists: deleting it shows whether a server can write |
 //! | `sukkal:{SLOT}:receipt` | string | empty: written by posts with a receipt, kept for 1 s |
+//! | `sukkal:{SLOT}:answer:RETRY_SLOT` | string | last reply to a post of a retry slot, kept for 30 s |
 //! | `sukkal:{set_aside}` | hash | records that a repair has found unreadable: `P/Q` and which record → its bytes |
 //! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `quotas.rs` |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
@@ -17,12 +18,10 @@
 //! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
 //! | `sukkal:{P/Q}:moving` | hash | how far its move to another pool is: see `scripts/shared/moving.lua` |
 //! | `sukkal:{P/Q}:moving:queue` and so on | | the queue while it moves |
-//! | `sukkal:{P/Q}:answer:SLOT` | string | last reply to a post of a retry slot, kept for 30 s |
 //!
 //! `P` is the project id, in which all characters except letters, digits, `_`, `-` and `.` are
 //! percent-encoded. So it contains no slash or brace: two ids never share a key, and the braces are
-//! the hash tag. In `due`, `probe` and `receipt`, `SLOT` is the tag of a slot: see
-//! `slot_tags.rs`.
+//! the hash tag. `SLOT` is the tag of a slot: see `slot_tags.rs`.
 
 use std::borrow::Cow;
 
@@ -234,11 +233,6 @@ impl QueueKeys {
         self.key(KeyName::Outbox.name())
     }
 
-    /// Returns the key of the last reply of a retry slot.
-    pub(super) fn last_reply(&self, retry_slot: &str) -> String {
-        self.key(&format!("answer:{retry_slot}"))
-    }
-
     /// Returns the key of the offset of the queue's clock, for tests that move it.
     pub(super) fn clock(&self) -> String {
         self.key("clock")
@@ -256,7 +250,12 @@ pub(super) fn queue_register(project: &ProjectId) -> String {
 
 /// Returns the key of the index of due queues in a slot.
 pub(super) fn due(slot: u16) -> String {
-    format!("sukkal:{{{}}}:due", slot_tags::tag(slot))
+    of_slot(slot, "due")
+}
+
+/// Returns the key in a slot of the last reply of a retry slot.
+pub(super) fn last_reply(slot: u16, retry_slot: &str) -> String {
+    of_slot(slot, retry_slot)
 }
 
 /// Returns a key in a slot that never exists. Deleting it shows whether Redis can write.
@@ -265,12 +264,16 @@ pub(super) fn due(slot: u16) -> String {
 /// of its keys is missing. Without this key, the server would run a script whose keys all exist, and
 /// end it in the middle when it uses a key that it has just emptied.
 pub(super) fn absent(slot: u16) -> String {
-    format!("sukkal:{{{}}}:probe", slot_tags::tag(slot))
+    of_slot(slot, "probe")
 }
 
 /// Returns the key in a slot that posts with a receipt set, so that they have a write to wait for.
 pub(super) fn receipt(slot: u16) -> String {
-    format!("sukkal:{{{}}}:receipt", slot_tags::tag(slot))
+    of_slot(slot, "receipt")
+}
+
+fn of_slot(slot: u16, name: &str) -> String {
+    ["sukkal:{", &slot_tags::tag(slot).to_string(), "}:", name].concat()
 }
 
 /// Returns the hash tag of a queue's keys.
@@ -337,15 +340,15 @@ mod tests {
         let project = ProjectId::new("we{ird/}").unwrap();
         let queue = QueueId::new(project, "q".parse().unwrap()).unwrap();
 
-        let keys = QueueKeys::of(&queue);
-        for key in keys_of(&queue).into_iter().chain([keys.last_reply("1")]) {
+        for key in keys_of(&queue) {
             assert!(key.starts_with("sukkal:{we%7Bird%2F%7D/q}:"), "{key}");
         }
     }
 
     #[test]
-    fn the_due_index_of_a_slot_is_in_that_slot() {
+    fn the_keys_of_a_slot_are_in_that_slot() {
         for slot in 0..SLOTS {
+            assert_eq!(redis_keyslot(last_reply(slot, "answer:1").as_bytes()), slot);
             assert_eq!(redis_keyslot(due(slot).as_bytes()), slot);
         }
     }

@@ -240,9 +240,10 @@ impl PostBatcher {
             batch.iter().flatten().all(|request| request.tenants.is_empty() && request.idempotency.is_none());
         // The last key of the script is the index of due queues, which all queues share.
         let names = &MESSAGE_POST.keys[..if is_plain { PLAIN_KEYS } else { MESSAGE_POST.keys.len() - 1 }];
-        let mut keys = Vec::new();
+        let mut keys = Vec::with_capacity(names.len() + 2);
         let mut numbers: HashMap<&QueueId, u16> = HashMap::default();
-        let mut args = Vec::new();
+        let parts_args = batch.iter().flatten().map(|request| 1 + request.tenants.len() + request.records.len());
+        let mut args = Vec::with_capacity(4 + parts_args.sum::<usize>());
         for part in batch {
             let next = u16::try_from(numbers.len() + 1).expect("a batch has few requests");
             let number = *numbers.entry(&part[0].queue).or_insert_with(|| {
@@ -252,7 +253,7 @@ impl PostBatcher {
             args.push(encode_head(part, number));
             args.extend(part.iter().flat_map(|request| request.tenants.iter().chain(&request.records)).cloned());
         }
-        keys.push(QueueKeys::of(&batch[0][0].queue).last_reply(&retry_slot.name()));
+        keys.push(keys::last_reply(slot, retry_slot.name()));
         keys.push(keys::due(slot));
         let lifetime_ms = Bytes::from_static(REPLY_LIFETIME_MS.as_bytes());
         let numbers = [

@@ -3,6 +3,7 @@
 //! A retry slot belongs to one post at a time and counts its posts. Redis keeps the last reply of
 //! each slot for a while. So there is one small record per slot and not one per post.
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
@@ -16,16 +17,16 @@ pub(super) struct RetrySlots {
 
 #[derive(Default)]
 struct FreeSlots {
-    /// Number and next sequence number of each free slot.
-    sequences: Vec<(usize, u64)>,
+    /// Name and next sequence number of each free slot.
+    sequences: Vec<(String, u64)>,
     /// Number of slots created so far.
     created: usize,
 }
 
 /// A retry slot that one post uses.
 pub(super) struct RetrySlot {
-    owner: RetrySlots,
-    number: usize,
+    free_slots: Arc<Mutex<FreeSlots>>,
+    name: String,
     sequence: u64,
 }
 
@@ -36,23 +37,19 @@ impl RetrySlots {
 
     /// Returns a free slot. It prefers the one that was used last, so that few are ever created.
     pub(super) fn acquire(&self) -> RetrySlot {
-        let mut free = self.lock();
-        let (number, sequence) = free.sequences.pop().unwrap_or_else(|| {
+        let mut free = lock(&self.free_slots);
+        let (name, sequence) = free.sequences.pop().unwrap_or_else(|| {
             free.created += 1;
-            (free.created, 1)
+            (format!("answer:{}-{}", self.process, free.created), 1)
         });
-        RetrySlot { owner: self.clone(), number, sequence }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FreeSlots> {
-        self.free_slots.lock().unwrap_or_else(PoisonError::into_inner)
+        RetrySlot { free_slots: self.free_slots.clone(), name, sequence }
     }
 }
 
 impl RetrySlot {
     /// Returns the name of the slot, which is unique among all processes.
-    pub(super) fn name(&self) -> String {
-        format!("{}-{}", self.owner.process, self.number)
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the sequence number of the post in the slot.
@@ -63,6 +60,10 @@ impl RetrySlot {
 
 impl Drop for RetrySlot {
     fn drop(&mut self) {
-        self.owner.lock().sequences.push((self.number, self.sequence + 1));
+        lock(&self.free_slots).sequences.push((mem::take(&mut self.name), self.sequence + 1));
     }
+}
+
+fn lock(free_slots: &Mutex<FreeSlots>) -> MutexGuard<'_, FreeSlots> {
+    free_slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
