@@ -79,11 +79,22 @@ pub(in crate::conformance) async fn summaries_are_in_the_order_of_the_queues(sub
     assert_eq!(summaries(subject, &[]).await, []);
 }
 
-/// The queues that one call leaves out are included in a later one.
+/// The queues that one call leaves out are included in a later one. In a shared store, the maintenance of
+/// another process may have applied the changes before the first call.
 pub(in crate::conformance) async fn one_call_applies_due_changes_to_a_bounded_number_of_queues(subject: &Subject) {
+    for attempt in 0..if subject.is_shared() { 3 } else { 1 } {
+        if read_due_queues(subject, attempt).await > 1 {
+            return;
+        }
+    }
+    panic!("one call has applied the changes of all queues");
+}
+
+/// Returns how many calls it took to read queues with due changes.
+async fn read_due_queues(subject: &Subject, attempt: usize) -> usize {
     let mut queues = Vec::new();
     for number in 0..DUE_QUEUES {
-        let queue = subject.queue(&format!("q{number}")).await;
+        let queue = subject.queue(&format!("q{attempt}-{number}")).await;
         subject.post(&queue, &messages(60, 1)).await;
         subject.advance(&queue, Duration::from_secs(62)).await;
         queues.push(queue);
@@ -96,7 +107,8 @@ pub(in crate::conformance) async fn one_call_applies_due_changes_to_a_bounded_nu
         calls.push(summaries.len());
     }
 
-    assert!(calls.len() > 1 && calls.iter().all(|count| *count > 0), "{calls:?}");
+    assert!(calls.iter().all(|count| *count > 0), "{calls:?}");
+    calls.len()
 }
 
 async fn summaries(subject: &Subject, queues: &[QueueId]) -> Vec<Summary> {

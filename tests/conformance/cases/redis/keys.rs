@@ -2,12 +2,13 @@
 //!
 //! These tests read the server directly. A cluster uses the same scripts and no other keys.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sukkal::domain::{ProjectId, QueueId};
 
 use crate::conformance::cases::fair_helpers::in_shard;
-use crate::conformance::support::drivers::redis;
+use crate::conformance::support::drivers::{redis, redis_at};
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, messages};
 use support::redis::{RedisServer, Reply};
 
@@ -246,13 +247,14 @@ async fn an_empty_fair_queue_keeps_no_shards() {
 
 #[tokio::test]
 async fn the_last_reply_of_a_retry_slot_expires() {
-    let (server, subject) = (RedisServer::shared_movable(), redis());
+    let server = Arc::new(RedisServer::start());
+    let subject = redis_at(server.clone());
     let queue = subject.queue("q").await;
     for _ in 0..20 {
         subject.post(&queue, &messages(LONG_S, 1)).await;
     }
 
-    let Reply::Array(keys) = server.command(&["KEYS", &key(&queue, "answer:*")]) else {
+    let Reply::Array(keys) = server.command(&["KEYS", "sukkal:{*}:answer:*"]) else {
         panic!("KEYS returns a list");
     };
 
