@@ -15,9 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use sukkal::app;
 use tempfile::TempDir;
 
 use super::read;
+use support::certificates::{Authority, Certificate};
 use support::ports::free_port;
 use support::redis::{RedisServer, child_command, limit_files, spawn};
 use support::waiting::block_until;
@@ -35,8 +37,8 @@ const FILL_DISK: &str = r#"#!/bin/bash
 set -eu
 systemctl limit
 body=$(head -c 50000 /dev/zero | tr '\0' x)
-while curl -sf -o /dev/null -H 'X-Project-ID: demo' -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' \
-    -H 'Content-Type: application/json' "http://127.0.0.1:8888/v2/queues/old-logs/messages" \
+while curl -sf -o /dev/null -H "@$SUKKAL_CREDENTIALS_FILE" -H 'X-Project-ID: demo' -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c' \
+    -H 'Content-Type: application/json' "$SUKKAL_URL/v2/queues/old-logs/messages" \
     -d "{\"messages\": [{\"body\": \"$body\"}]}"; do :; done
 "#;
 
@@ -45,6 +47,15 @@ enum Store {
     Embedded,
     /// A Redis with these options.
     Redis(&'static [(&'static str, &'static str)]),
+}
+
+/// What the service requires of its clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Access {
+    /// Nothing.
+    Open,
+    /// TLS, and a token.
+    Secured,
 }
 
 /// A block of code on the page, and what it shall print if the page shows that.
@@ -110,21 +121,25 @@ struct Machine {
     folder: TempDir,
     port: u16,
     redis: Option<RedisServer>,
+    /// The authority of its certificate, if it requires TLS and a token.
+    authority: Option<Authority>,
 }
 
 impl Machine {
-    fn new(store: Store) -> Self {
+    fn new(store: Store, access: Access) -> Self {
         let redis = match store {
             Store::Embedded => None,
             Store::Redis(options) => Some(RedisServer::start_with(options)),
         };
-        let machine = Self { folder: tempfile::tempdir().unwrap(), port: free_port(), redis };
+        let authority = (access == Access::Secured).then(Authority::new);
+        let machine = Self { folder: tempfile::tempdir().unwrap(), port: free_port(), redis, authority };
         for folder in ["bin", "control", "etc", "lib", "backups", "work"] {
             fs::create_dir(machine.path(folder)).unwrap();
         }
         let store = machine.redis.as_ref().map(|redis| format!("store = \"{}\"\n", redis.url())).unwrap_or_default();
+        let secured = machine.authority.as_ref().map(|authority| machine.secure(authority)).unwrap_or_default();
         let options =
-            format!("bind = \"127.0.0.1:{}\"\nadmin_mode = true\n{store}[janitor]\npause = 1\n", machine.port);
+            format!("bind = \"127.0.0.1:{}\"\nadmin_mode = true\n{store}[janitor]\npause = 1\n{secured}", machine.port);
         fs::write(machine.path("etc/sukkal.toml"), options).unwrap();
         fs::write(machine.path("etc/secrets"), "").unwrap();
         for (name, text) in [("systemctl", SYSTEMCTL), ("fill-disk", FILL_DISK)] {
@@ -137,6 +152,18 @@ impl Machine {
         machine
     }
 
+    /// Writes the token of an administrator for the commands. Returns the options that require TLS and tokens.
+    fn secure(&self, authority: &Authority) -> String {
+        let token = app::new_token();
+        let Certificate { certificate, key } = authority.issue("server", "/CN=sukkal");
+        fs::write(self.path("etc/credentials"), format!("Authorization: Bearer {}\n", *token)).unwrap();
+        format!(
+            "[auth]\nstrategies = [\"tokens\"]\n[policy]\npreset = \"roles\"\n[tokens]\nadmin_token = \"{}\"\n\
+             [tls]\ncertificate = {certificate:?}\nkey = {key:?}\n",
+            *token
+        )
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -145,6 +172,12 @@ impl Machine {
     fn localize(&self, text: &str) -> String {
         let folder = |name: &str| self.path(name).display().to_string();
         let redis = self.redis.as_ref().map_or(0, RedisServer::port);
+        let text = match &self.authority {
+            None => text.to_owned(),
+            Some(_) => text
+                .replace("API=http:", "API=https:")
+                .replace("CREDENTIALS=/dev/null", "CREDENTIALS=/etc/sukkal/credentials"),
+        };
         text.replace("6390", &free_port().to_string())
             .replace("/etc/sukkal", &folder("etc"))
             .replace("/var/lib/sukkal", &folder("lib"))
@@ -213,6 +246,9 @@ impl Machine {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         let mut shell = child_command("bash");
         shell.arg(&script_path).current_dir(self.path("work")).env("PATH", path).env("CONTROL", self.path("control"));
+        if let Some(authority) = &self.authority {
+            shell.env("CURL_CA_BUNDLE", authority.file()).env("SUKKAL_CACERT", authority.file());
+        }
         let status = spawn(shell).unwrap().wait().unwrap();
         let output = |number: usize| fs::read_to_string(self.path("control").join(number.to_string())).ok();
         (status.success(), (0..blocks.len()).map_while(output).collect())
@@ -224,12 +260,12 @@ fn make_fifo(path: &Path) {
 }
 
 /// Runs a section of the page on a machine with this store.
-fn run_section(section: &str, store: Store) {
+fn run_section(section: &str, store: Store, access: Access) {
     let mut all = blocks(INTRODUCTION);
     assert_eq!(all.len(), 1, "the introduction defines variables");
     all.extend(blocks(section));
     assert!(all.len() > 1, "there is no section {section:?} with commands");
-    let machine = Machine::new(store);
+    let machine = Machine::new(store, access);
     for name in ["request", "answer"] {
         make_fifo(&machine.path("control").join(name));
     }
@@ -252,11 +288,17 @@ fn run_section(section: &str, store: Store) {
     assert!(succeeded, "{failed}fails:\n{}\nThe log:\n{log}", outputs[outputs.len() - 1]);
 }
 
+const BOTH: [Access; 2] = [Access::Open, Access::Secured];
+/// For sections whose preparation makes the service its own subscriber, which sends no token.
+const OPEN: [Access; 1] = [Access::Open];
+
 macro_rules! sections {
-    ($($name:ident: $section:literal, $store:expr;)+) => {
+    ($($name:ident: $section:literal, $store:expr, $accesses:expr;)+) => {
         $(#[test]
         fn $name() {
-            run_section($section, $store);
+            for access in $accesses {
+                run_section($section, $store, access);
+            }
         })+
 
         #[test]
@@ -271,18 +313,18 @@ macro_rules! sections {
 }
 
 sections! {
-    an_embedded_store_is_backed_up_and_restored: "Back up and restore an embedded store", Store::Embedded;
-    redis_is_backed_up_and_restored: "Back up and restore Redis", Store::Redis(&[]);
-    a_service_is_upgraded: "Upgrade", Store::Embedded;
-    a_queue_moves_again: "A queue does not move", Store::Redis(&[]);
-    a_poison_message_is_moved_away_and_back: "A poison message", Store::Redis(&[]);
-    deliveries_that_fail_are_found_and_continued: "Deliveries to subscribers fail", Store::Redis(&[]);
-    deliveries_that_are_late_are_explained: "Deliveries to subscribers are late", Store::Redis(&[]);
-    a_pool_that_was_down_is_repaired: "A pool is down", Store::Redis(&[]);
+    an_embedded_store_is_backed_up_and_restored: "Back up and restore an embedded store", Store::Embedded, BOTH;
+    redis_is_backed_up_and_restored: "Back up and restore Redis", Store::Redis(&[]), BOTH;
+    a_service_is_upgraded: "Upgrade", Store::Embedded, BOTH;
+    a_queue_moves_again: "A queue does not move", Store::Redis(&[]), BOTH;
+    a_poison_message_is_moved_away_and_back: "A poison message", Store::Redis(&[]), BOTH;
+    deliveries_that_fail_are_found_and_continued: "Deliveries to subscribers fail", Store::Redis(&[]), OPEN;
+    deliveries_that_are_late_are_explained: "Deliveries to subscribers are late", Store::Redis(&[]), OPEN;
+    a_pool_that_was_down_is_repaired: "A pool is down", Store::Redis(&[]), BOTH;
     a_full_redis_gets_space: "Redis is full",
-        Store::Redis(&[("maxmemory", "24mb"), ("maxmemory-policy", "noeviction")]);
-    a_full_disk_gets_space: "The disk is full", Store::Embedded;
-    leaked_keys_are_replaced: "A key leaked", Store::Redis(&[]);
+        Store::Redis(&[("maxmemory", "24mb"), ("maxmemory-policy", "noeviction")]), BOTH;
+    a_full_disk_gets_space: "The disk is full", Store::Embedded, BOTH;
+    leaked_keys_are_replaced: "A key leaked", Store::Redis(&[]), BOTH;
 }
 
 #[test]
