@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Server;
 use super::client::{Http2, PREFACE, TIMEOUT, body, connect, head, message, metric, reset_request, waiting_requests};
+use support::memory::resident_bytes;
 use support::waiting::{in_time, until, until_some};
 
 /// A browser opens at most six connections with HTTP/1 to a server.
@@ -127,6 +128,34 @@ async fn a_client_that_resets_many_streams_at_once_is_disconnected() {
     }
     assert_eq!(goaway_reason, Some(ENHANCE_YOUR_CALM));
     assert_eq!(closed(&server, "flood").await, 1);
+}
+
+/// The service has to answer each of these frames, also those of an unknown client.
+#[tokio::test]
+async fn control_frames_of_a_client_that_does_not_read_hold_no_memory() {
+    const FLOOD_BYTES: usize = 64 << 20;
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let server = Server::start(&[]);
+    for frame in [SETTINGS, PING] {
+        let mut stream = connect(&server, "h2").await;
+        stream.write_all(PREFACE).await.unwrap();
+        let before = resident_bytes(server.sukkal.id());
+        let frames = frame.repeat(1_000);
+        let flood = async {
+            for _ in 0..FLOOD_BYTES / frames.len() {
+                stream.write_all(&frames).await?;
+            }
+            std::io::Result::Ok(())
+        };
+
+        let outcome = timeout(Duration::from_secs(5), flood).await;
+
+        // The service reads on only as long as it can write, or closes the connection.
+        assert!(!matches!(outcome, Ok(Ok(()))), "it has read {FLOOD_BYTES} bytes");
+        let grown = resident_bytes(server.sukkal.id()).saturating_sub(before);
+        assert!(grown < 8 << 20, "the frames have taken {} KiB", grown >> 10);
+    }
 }
 
 #[tokio::test]
