@@ -27,9 +27,16 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
     console.click("Create a token").await;
     console.fill("What it is for", "worker of orders").await;
     console.fill("Roles", "worker").await;
+    // A token whose time to live cannot be read would never expire.
+    console.browser.run("[...document.querySelectorAll('dialog[open] input')].at(-1).focus()", json!([])).await;
+    console.browser.press("36-").await;
+    console.click("Create").await;
+    assert_eq!(console.read("return document.activeElement.validity.badInput").await, true);
+    console.fill("Time to live, in seconds", "3600").await;
     console.click("Create").await;
     console.shows("It is never shown again.").await;
     console.click("Close").await;
+    console.hides("never").await;
     console.click("Revoke").await;
     console.click("Yes, do it").await;
     console.shows("There are no tokens.").await;
@@ -45,6 +52,30 @@ async fn a_token_stays_in_headers_and_is_forgotten_with_the_session() {
     console.click("Sign out").await;
     console.shows("Sign in to see the queues of a project.").await;
     assert_eq!(console.read("return JSON.stringify({...sessionStorage})").await, "{}");
+}
+
+/// Otherwise the queues of one project would be shown below the name of another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_and_a_project_must_fit_together() {
+    let (sukkal, admin) = with_tokens();
+    let create = async |project: Value| {
+        let body = json!({"name": "n", "project_id": project, "roles": ["worker"]});
+        let response = sukkal.project(PROJECT).post("/v2/tokens", &body).bearer_auth(&admin).send().await.unwrap();
+        response.json::<Value>().await.unwrap()["token"].as_str().unwrap().to_owned()
+    };
+    let (of_shop, of_all) = (create(json!("shop")).await, create(Value::Null).await);
+
+    let console = Console::with_token(&sukkal.url("/console"), &of_shop).await;
+    console.shows("The token is for another project than the one that you have entered").await;
+    console.fill("Project", "").await;
+    console.click("Sign in").await;
+    console.shows("Project of the token").await;
+    console.shows("Your project has no queues yet").await;
+
+    console.click("Sign out").await;
+    console.fill("Token", &of_all).await;
+    console.click("Sign in").await;
+    console.shows("Enter a project: the token has none").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,14 +14,10 @@ const sent = [];
 
 /** The reason why a request was not successful. */
 export class Failure extends Error {
-  constructor(request, { status = 0, title, description, requestId = null }) {
+  /** `isIdentity` says that the user must sign in with something else. */
+  constructor(request, { status = 0, title, description, requestId = null, isIdentity = status === 401 }) {
     super(description ? `${title}: ${description}` : title);
-    Object.assign(this, { request, status, title, description, requestId });
-  }
-
-  /** Whether the service does not know or accept the caller. */
-  get isIdentity() {
-    return this.status === 401;
+    Object.assign(this, { request, status, title, description, requestId, isIdentity });
   }
 }
 
@@ -69,7 +65,12 @@ export async function open(request, signal, accept) {
   sent.push(Date.now());
   const response = await fetch(urlOf(request), { ...options, credentials: 'omit', redirect: 'error', cache: 'no-store' })
     .catch(error => fail(request, error));
-  if (response.ok) return response;
+  if (response.ok) {
+    // Otherwise the page would show the queues of the token below the name of the other project.
+    const isIgnored = response.headers.get('Sukkal-Warning')?.includes('X-Project-ID is ignored');
+    if (!isIgnored || options.method !== 'GET') return response;
+    throw new Failure(request, { status: response.status, title: 'The token is for another project than the one that you have entered', description: 'leave the project empty, or enter the one of the token', isIdentity: true });
+  }
   const requestId = response.headers.get('X-OpenStack-Request-ID');
   let reason = {};
   try {
@@ -79,6 +80,7 @@ export async function open(request, signal, accept) {
   }
   // Services with Keystone refuse callers with the document of its middleware.
   const { title = `Status ${response.status}`, description, message } = reason.error ?? reason;
+  if (title === 'Project-Id Missing') throw new Failure(request, { status: response.status, title: 'Enter a project', description: 'the token has none', isIdentity: true });
   throw new Failure(request, { status: response.status, title, description: description ?? message, requestId });
 }
 

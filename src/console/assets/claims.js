@@ -29,7 +29,7 @@ function list(page, queue, items, changed) {
     ['Messages', claim => number(claim.messages), 'figure'],
     ['Age', claim => ago(before(claim.age)), 'figure'],
     ['Expires', claim => countdown(new Date(Date.now() + 1000 * (claim.ttl - claim.age)).toISOString()), 'figure'],
-    ['', claim => page.action('Release', { method: 'DELETE', path: `${queue.path}/claims/${one(claim)}` }, { done: changed, confirm: page.ask(`This releases the claim of ${claim.client_id}. Its messages become available to other workers at once.`) })],
+    ['', claim => page.action('Release', { method: 'DELETE', path: `${queue.path}/claims/${one(claim)}` }, { done: changed, confirm: page.ask(`This releases the claim of ${claim.client_id}. Its messages become available to other workers at once. Those that have been delivered _max_claim_count times become dead letters instead.`) })],
   ];
   return table(columns, items, { key: claim => claim.id, label: 'Claims' });
 }

@@ -26,7 +26,7 @@ export async function deadLetters(page) {
     page.show(h('section', {}, h('h1', {}, 'Dead letters'),
       sample.rounds ? null : h('p', { class: 'faint' }, 'Checking the queues…'),
       found.length ? table(columns, found, { key: item => item.name, label: 'Dead-letter queues' })
-        : sample.rounds && page.empty('No queue has a dead-letter queue. Give one to a queue, such as orders:', { method: 'PUT', path: 'v2/queues/orders', body: { _dead_letter_queue: 'failed', _max_claim_count: 3, _dead_letter_queue_messages_ttl: 1209600 } })));
+        : sample.rounds ? page.empty('No queue has a dead-letter queue. Give one to a queue, such as orders:', { method: 'PUT', path: 'v2/queues/orders', body: { _dead_letter_queue: 'failed', _max_claim_count: 3, _dead_letter_queue_messages_ttl: 1209600 } }) : null));
   };
   draw();
   await page.every(REST_MS, () => walk(page.signal, draw), 'Checking the queues');

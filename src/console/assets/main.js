@@ -133,6 +133,12 @@ class Page {
    */
   action(label, request, { copied = request, done = () => {}, kind = '', confirm = null } = {}) {
     const send = async () => {
+      // The value of a number field is empty if its text is no number.
+      const unreadable = [...document.querySelectorAll('dialog[open] input')].find(input => input.validity.badInput);
+      if (unreadable) {
+        unreadable.reportValidity();
+        return;
+      }
       const sent = typeof request === 'function' ? request() : request;
       const [sender, target] = [identityKey(), `${label}: ${sent.method} ${sent.path}`];
       if (running.has(target)) return;
@@ -262,7 +268,7 @@ function drawFrame(route) {
   const isCurrent = href => (href === '#/' ? route === '/' : route.startsWith(href.slice(1)));
   render(byId('pages'), LINKS.map(([href, label]) => h('a', { href, 'aria-current': isCurrent(href) ? 'page' : null }, label)));
   const leave = () => { forget(); forgetFilters(); start(); };
-  render(byId('session'), button(projectShown() || 'No project', () => signIn(), { class: 'quiet', title: 'Change the project or the token' }),
+  render(byId('session'), button(projectShown() || (session.token ? 'Project of the token' : 'No project'), () => signIn(), { class: 'quiet', title: 'Change the project or the token' }),
     session.known ? button('Sign out', leave, { class: 'quiet' }) : null);
 }
 

@@ -90,8 +90,8 @@ function redeliver(page, at, done) {
 /** The response is the only one that has the secret of the signatures. */
 function subscribe(page, queue, done) {
   const subscriber = h('input', { type: 'text', inputmode: 'url', spellcheck: 'false', autocomplete: 'off' });
-  const ttl = h('input', { type: 'number', min: 60, value: 86400 });
-  const request = () => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: subscriber.value, ttl: Number(ttl.value), options: {} } });
+  const ttl = h('input', { type: 'number', min: 60, value: 86400, placeholder: 'default' });
+  const request = () => ({ method: 'POST', path: `${queue.path}/subscriptions`, body: { subscriber: subscriber.value, options: {}, ...(ttl.value ? { ttl: Number(ttl.value) } : {}) } });
   const created = ({ body }) => {
     close();
     done();
