@@ -11,7 +11,7 @@ use super::msgpack::{Reader, Token};
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
-use super::warning::{NameKind, of_unknown};
+use super::warning::{NameKind, UNKNOWN_NAMES_MAX, of_unknown};
 use super::{JsonObject, Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
@@ -159,6 +159,9 @@ impl Metadata {
     pub fn warnings(&self, kind: QueueKind, has_pooling: bool) -> Vec<Warning> {
         let keys = self.reserved.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
         let mut warnings = of_unknown(NameKind::MetadataKey, &KNOWN_KEYS, keys);
+        let without_mark = |key: &str| KNOWN_KEYS.into_iter().find(|known| known.strip_prefix('_') == Some(key));
+        let own_keys = self.keys.entries().map(|(key, _)| key);
+        warnings.extend(own_keys.filter_map(without_mark).take(UNKNOWN_NAMES_MAX).map(Warning::OwnKey));
         warnings.extend(non_null(&self.reserved, RETRY_POLICY).iter().flat_map(retry_policy::warnings));
         let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
         if kind == QueueKind::Topic {

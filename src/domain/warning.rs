@@ -50,6 +50,8 @@ pub enum Warning {
         /// The key that is missing.
         missing: &'static str,
     },
+    /// A metadata key lacks the leading `_` of this one, which the service uses.
+    OwnKey(&'static str),
     /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
     /// A metadata key of a topic configures claims.
@@ -90,6 +92,8 @@ pub enum Warning {
     NoClaimLimit,
     /// At present, the server of the queue has fewer replicas than its `_durability` requires.
     TooFewReplicas,
+    /// A purge names no kind of resources.
+    NothingToPurge,
     /// A request has a body that its handler does not read.
     BodyIgnored,
     /// The marker of a list of messages cannot be the id of a message.
@@ -237,6 +241,11 @@ impl fmt::Display for Warning {
             }
             Self::Beside { name, other } => write!(f, "query parameter \"{name}\" has no effect beside \"{other}\""),
             Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
+            Self::OwnKey(known) => write!(
+                f,
+                "metadata key \"{}\" is one of your own, which the service does not use; did you mean \"{known}\"?",
+                known.trim_start_matches('_')
+            ),
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
@@ -275,6 +284,7 @@ impl fmt::Display for Warning {
                 "the {0} exists, and its metadata, which is different, was not changed; change it with PATCH",
                 kind.noun()
             ),
+            Self::NothingToPurge => f.write_str("\"resource_types\" is empty, so nothing was deleted"),
             Self::BodyIgnored => f.write_str("the body has no effect, because this request takes none"),
             Self::NoQueue(kind) => write!(f, "the {} does not exist", kind.noun()),
             Self::PoolRetired => f.write_str(

@@ -189,6 +189,29 @@ async fn a_misspelled_header_of_a_post_gets_a_warning() {
     }
 }
 
+#[tokio::test]
+async fn a_purge_of_nothing_gets_a_warning() {
+    let api = new_project();
+    answered(api.put("/v2/queues/q"), 201).await;
+    let purge = |kinds: &[&str]| warnings_of(api.post("/v2/queues/q/purge", &json!({ "resource_types": kinds })), 204);
+
+    assert_eq!(purge(&[]).await, ["\"resource_types\" is empty, so nothing was deleted"]);
+    assert_eq!(purge(&["messages"]).await, [""; 0]);
+}
+
+/// Clients generated from openapi.yaml have other names for keys that begin with `_`.
+#[tokio::test]
+async fn a_metadata_key_without_its_leading_underscore_gets_a_warning() {
+    let api = new_project();
+    let metadata = json!({"max_claim_count": 3, "_dead_letter_queue_messages_ttl": null, "team": "billing"});
+    let expected = "metadata key \"max_claim_count\" is one of your own, which the service does not use; \
+                    did you mean \"_max_claim_count\"?";
+
+    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 201).await, [expected]);
+    let update = json!([add("max_claim_count", 4)]);
+    assert_eq!(warnings_of(api.patch("q", &update), 200).await, [expected]);
+}
+
 /// The sender of `{"limit": 5}` in a `GET`, or of a reason in a pause, would believe in its effect.
 #[tokio::test]
 async fn a_body_of_a_request_that_takes_none_gets_a_warning() {

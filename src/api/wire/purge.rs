@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::json;
 use crate::api::Error;
-use crate::domain::WithWarnings;
+use crate::domain::{Warning, WithWarnings};
 
 const RESOURCE_TYPES: &str = "resource_types";
 
@@ -42,7 +42,9 @@ pub fn parse(bytes: &[u8]) -> Result<WithWarnings<Vec<Kind>>, Error> {
         ));
     };
     let value = kinds.iter().map(parse_kind).collect::<Result<_, _>>()?;
-    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &[RESOURCE_TYPES]) })
+    let mut warnings = json::unknown_fields(&fields, &[RESOURCE_TYPES]);
+    warnings.extend(kinds.is_empty().then_some(Warning::NothingToPurge));
+    Ok(WithWarnings { value, warnings })
 }
 
 fn parse_kind(kind: &Value) -> Result<Kind, Error> {
