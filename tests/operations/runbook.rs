@@ -159,8 +159,10 @@ impl Machine {
         fs::write(self.path("etc/credentials"), format!("Authorization: Bearer {}\n", *token)).unwrap();
         format!(
             "[auth]\nstrategies = [\"tokens\"]\n[policy]\npreset = \"roles\"\n[tokens]\nadmin_token = \"{}\"\n\
-             [tls]\ncertificate = {certificate:?}\nkey = {key:?}\n",
-            *token
+             [tls]\ncertificate = \"{}\"\nkey = \"{}\"\n",
+            *token,
+            certificate.display(),
+            key.display()
         )
     }
 
