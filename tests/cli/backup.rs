@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::client::{command, run, text};
 use crate::http::{answered, refused};
+use crate::migration::view::without_ages;
 use support::redis::{RedisServer, child_command};
 use support::sukkal::{Api, Sukkal, binary};
 use support::waiting::{until, until_some};
@@ -66,16 +67,6 @@ async fn shown(api: &Api, claim: &str) -> Vec<String> {
         shown.push(page["messages"].to_string());
         page["links"][0]["href"].as_str().expect("a page has a link").clone_into(&mut path);
     }
-}
-
-fn without_ages(mut document: Value) -> Value {
-    for age in ["/age", "/subscriptions/0/age"] {
-        document.pointer_mut(age).map(Value::take);
-    }
-    for message in document["messages"].as_array_mut().into_iter().flatten() {
-        message["age"].take();
-    }
-    document
 }
 
 /// What changes while a backup is read is not in it, and does not wait for it.

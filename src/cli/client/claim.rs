@@ -116,9 +116,11 @@ async fn take(
     let response =
         service.request(Method::POST, &path).json(&term.document()).waits(wait.unwrap_or_default()).send().await?;
     if response.status == StatusCode::NO_CONTENT {
-        service.warn_if_missing(queue).await;
         // A paused queue has no messages for anybody until somebody resumes it.
         let is_paused = response.header("retry-after").is_some();
+        if !is_paused {
+            service.warn_if_missing(queue).await;
+        }
         let reason = if is_paused { "is paused" } else { "has no available message" };
         return Err(Error::NotFound(format!("queue {queue} {reason}")));
     }

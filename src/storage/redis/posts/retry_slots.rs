@@ -40,7 +40,7 @@ impl RetrySlots {
         let mut free = lock(&self.free_slots);
         let (name, sequence) = free.sequences.pop().unwrap_or_else(|| {
             free.created += 1;
-            (format!("answer:{}-{}", self.process, free.created), 1)
+            (format!("{}-{}", self.process, free.created), 1)
         });
         RetrySlot { free_slots: self.free_slots.clone(), name, sequence }
     }
