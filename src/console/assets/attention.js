@@ -32,11 +32,11 @@ export async function attention(page) {
 }
 
 function sampleLine() {
-  if (sample.total === null) return h('p', { class: 'faint' }, 'Checking the queues…');
+  if (sample.total === null) return h('p.faint', {}, 'Checking the queues…');
   const topics = [...sample.queues.values()].filter(one => one.plural === 'topics').length;
   const queues = sample.queues.size - topics;
   const checked = sample.rounds ? count(queues, 'queue') : `${number(queues)} of ${count(sample.total, 'queue')}`;
-  return h('p', { class: 'faint', id: 'sample' }, `Checked ${checked}${topics ? ` and ${count(topics, 'topic')}` : ''}. The oldest figures are from `, ago(readAt()), '.');
+  return h('p.faint', { id: 'sample' }, `Checked ${checked}${topics ? ` and ${count(topics, 'topic')}` : ''}. The oldest figures are from `, ago(readAt()), '.');
 }
 
 /** Returns what is wrong with the store and its pools. A proxy may hide the metrics. */
@@ -63,7 +63,7 @@ function problemsOf(metrics) {
 
 function healthSection(found) {
   if (!found.length) return null;
-  return h('section', { class: 'card bad', role: 'alert', 'data-key': 'stores' }, h('h2', {}, 'The stores'), found.map(text => h('p', {}, text)));
+  return h('section.card.bad', { role: 'alert', 'data-key': 'stores' }, h('h2', {}, 'The stores'), found.map(text => h('p', {}, text)));
 }
 
 // Lists do not say which queues have subscriptions, so this looks at one queue at a time.
@@ -88,7 +88,7 @@ function problemSection(page, health) {
     ['Messages', item => number(item.queue.waiting), 'figure'],
     ['Oldest available', item => duration(item.queue.stats?.oldest_age), 'figure'],
   ];
-  return h('section', { class: 'card', 'data-key': 'problems' }, table(columns, items.slice(0, ROWS_MAX), { key: item => item.queue.route, label: 'Queues that need attention' }),
+  return h('section.card', { 'data-key': 'problems' }, table(columns, items.slice(0, ROWS_MAX), { key: item => item.queue.route, label: 'Queues that need attention' }),
     items.length > ROWS_MAX ? h('p', {}, `And ${number(items.length - ROWS_MAX)} more.`) : null);
 }
 
@@ -103,13 +103,13 @@ function describe(route, { kind, amount, sources }) {
 function nothing(page) {
   if (sample.total === null) return null;
   if (sample.rounds && !sample.queues.size) return firstSteps(page);
-  if (!sample.rounds) return h('section', { class: 'card' }, h('p', {}, 'Nothing so far.'));
+  if (!sample.rounds) return h('section.card', {}, h('p', {}, 'Nothing so far.'));
   const checked = sample.checks ? '' : ' The subscriptions are still being checked.';
-  return h('section', { class: 'card good', 'data-key': 'well' }, h('p', {}, `All is well. Nothing needs you right now.${checked}`));
+  return h('section.card.good', { 'data-key': 'well' }, h('p', {}, `All is well. Nothing needs you right now.${checked}`));
 }
 
 function firstSteps(page) {
-  return h('section', { class: 'card', 'data-key': 'first' }, h('h2', {}, `${projectShown() ? `Project ${projectShown()}` : 'Your project'} has no queues yet`),
+  return h('section.card', { 'data-key': 'first' }, h('h2', {}, `${projectShown() ? `Project ${projectShown()}` : 'Your project'} has no queues yet`),
     firstMessage(page, 'queues', 'The first message creates the queue. Post one:'));
 }
 
@@ -120,5 +120,5 @@ function topSection(title, queues, column) {
     ['Available', queue => number(queue.stats.available), 'figure'],
     column,
   ];
-  return h('section', { class: 'card', 'data-key': title }, h('h2', {}, title), table(columns, queues, { key: queue => queue.route, label: title }));
+  return h('section.card', { 'data-key': title }, h('h2', {}, title), table(columns, queues, { key: queue => queue.route, label: title }));
 }

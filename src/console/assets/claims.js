@@ -36,6 +36,6 @@ function list(page, queue, items, changed) {
 
 async function show(page, queue, claim) {
   const { body } = await call({ path: `${queue.path}/claims/${path`${claim.id}`}` }, page.signal);
-  dialog(`Claim ${claim.id}`, h('p', { class: 'faint' }, `Claimed by ${claim.client_id}. Its time to live is ${duration(body.ttl)}.`),
-    h('ul', { class: 'plain' }, body.messages.map(message => h('li', {}, h('bdi', { class: 'preview' }, preview(message))))));
+  dialog(`Claim ${claim.id}`, h('p.faint', {}, `Claimed by ${claim.client_id}. Its time to live is ${duration(body.ttl)}.`),
+    h('ul.plain', {}, body.messages.map(message => h('li', {}, h('bdi.preview', {}, preview(message))))));
 }

@@ -24,7 +24,7 @@ export async function deadLetters(page) {
       ['From', item => item.sources.slice(0, 5).join(', ') + (item.sources.length > 5 ? ' and others' : '')],
     ];
     page.show(h('section', {}, h('h1', {}, 'Dead letters'),
-      sample.rounds ? null : h('p', { class: 'faint' }, 'Checking the queues…'),
+      sample.rounds ? null : h('p.faint', {}, 'Checking the queues…'),
       found.length ? table(columns, found, { key: item => item.name, label: 'Dead-letter queues' })
         : sample.rounds ? page.empty('No queue has a dead-letter queue. Give one to a queue, such as orders:', { method: 'PUT', path: 'v2/queues/orders', body: { _dead_letter_queue: 'failed', _max_claim_count: 3, _dead_letter_queue_messages_ttl: 1209600 } }) : null));
   };
@@ -66,15 +66,15 @@ export async function deadLettersOf(page, queue) {
     // Messages without an origin are ordinary ones, unless they are among dead letters.
     const hasLetters = items.some(item => origin(item, queue));
     page.show(
-      h('p', { class: 'faint' }, 'Looking at messages does not consume them.'),
+      h('p.faint', {}, 'Looking at messages does not consume them.'),
       target ? h('p', {}, 'The dead letters of this queue are in ', h('a', { href: `#/${routeOf('queues', target)}/dead-letters` }, target), '.') : null,
       tasks.length ? taskList(page, queue, tasks, refresh) : null,
-      h('div', { class: 'bar', 'data-key': 'actions' },
+      h('div.bar', { 'data-key': 'actions' },
         button(`Redrive the selected (${selected.size})`, () => start({ ids: [...selected] }, items.filter(item => selected.has(item.id))), { disabled: !selected.size || selected.size > IDS_MAX }),
         button('Redrive all…', () => start({}, items), { class: 'primary', disabled: !hasLetters && isWhole }),
         button('Refresh', refresh)),
-      selected.size > IDS_MAX ? h('p', { class: 'warn' }, `Select at most ${IDS_MAX} messages.`) : null,
-      isWhole ? null : h('p', { class: 'faint' }, `These are the first ${number(items.length)} messages.`),
+      selected.size > IDS_MAX ? h('p.warn', {}, `Select at most ${IDS_MAX} messages.`) : null,
+      isWhole ? null : h('p.faint', {}, `These are the first ${number(items.length)} messages.`),
       hasLetters ? groups(page, queue, items, selected, draw, refresh) : h('p', {}, isWhole ? 'There are no dead letters in this queue.' : 'None of these messages is a dead letter.'));
   };
   const opened = page.query.get('open');
@@ -84,7 +84,7 @@ export async function deadLettersOf(page, queue) {
 
 function groups(page, queue, items, selected, draw, changed) {
   const found = Map.groupBy(items, item => origin(item, queue));
-  return [...found].map(([name, group]) => h('div', { class: 'card', 'data-key': `from ${name}` }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span', { class: 'faint' }, ` ${count(group.length, 'message')}`)),
+  return [...found].map(([name, group]) => h('div.card', { 'data-key': `from ${name}` }, h('h2', {}, name ? `From ${name}` : 'Without an origin', h('span.faint', {}, ` ${count(group.length, 'message')}`)),
     list(page, queue, group, selected, draw, changed)));
 }
 
@@ -110,7 +110,7 @@ function list(page, queue, group, selected, draw, changed) {
   };
   const columns = [
     ['', message => h('input', { type: 'checkbox', checked: selected.has(message.id), 'aria-label': `Select ${message.id}`, onchange: event => toggle(message, event.target.checked) })],
-    ['Message', message => h('button', { type: 'button', class: 'link', onclick: () => show(page, queue, message, changed) }, h('bdi', { class: 'preview' }, preview(message))), 'body'],
+    ['Message', message => h('button', { type: 'button', class: 'link', onclick: () => show(page, queue, message, changed) }, h('bdi.preview', {}, preview(message))), 'body'],
     ['Claim count at the origin', message => message.origin?.claim_count ?? '–', 'figure'],
     ['Posted', message => ago(message.postedAt), 'figure'],
   ];
@@ -127,5 +127,5 @@ function taskList(page, queue, tasks, changed) {
     ['Left', task => number(task.remaining), 'figure'],
     ['', task => (task.state === 'running' ? page.action('Stop', { method: 'DELETE', path: `${queue.path}/tasks/${task.id}` }, { done: changed, confirm: page.ask('Messages that were moved stay where they are.') }) : task.error ?? '')],
   ];
-  return h('div', { class: 'card' }, h('h2', {}, 'Redrives'), table(columns, tasks, { key: task => task.id, label: 'Redrives' }));
+  return h('div.card', {}, h('h2', {}, 'Redrives'), table(columns, tasks, { key: task => task.id, label: 'Redrives' }));
 }

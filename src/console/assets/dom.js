@@ -4,11 +4,14 @@ const SVG = 'http://www.w3.org/2000/svg';
 const SVG_TAGS = new Set(['svg', 'path', 'rect']);
 
 /**
- * Creates an element. Attributes whose names begin with `on` are event handlers, `false` and
- * `null` leave an attribute out, and children that are `null` or `false` are left out, too.
+ * Creates an element, such as `p` or `p.faint`, which has the class `faint`. Attributes whose names
+ * begin with `on` are event handlers, `false` and `null` leave an attribute out, and children that
+ * are `null` or `false` are left out, too.
  */
-export function h(tag, attributes = {}, ...children) {
+export function h(selector, attributes = {}, ...children) {
+  const [tag, ...classes] = selector.split('.');
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  if (classes.length) element.setAttribute('class', classes.join(' '));
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
     if (name.startsWith('on')) element[name] = value;
@@ -95,7 +98,7 @@ export function keepFocus() {
 /** Creates a table. A column has a title, a function that makes the contents of its cell from an item, and a class. */
 export function table(columns, items, { key, label }) {
   const cells = item => columns.map(([, cell, kind]) => h('td', { class: kind }, cell(item)));
-  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
+  return h('div.scroll', { tabindex: '0', role: 'region', 'aria-label': label },
     h('table', {},
       h('thead', {}, h('tr', {}, columns.map(([title, , kind]) => h('th', { class: kind, scope: 'col' }, title)))),
       h('tbody', {}, items.map(item => h('tr', { 'data-key': key(item) }, cells(item))))));
@@ -108,13 +111,13 @@ export function button(label, onclick, attributes = {}) {
 
 /** Creates a field of a form with its label, and an explanation below it. */
 export function field(label, input, hint) {
-  return h('label', { class: 'field' }, h('span', {}, label), input, hint ? h('small', {}, hint) : null);
+  return h('label.field', {}, h('span', {}, label), input, hint ? h('small', {}, hint) : null);
 }
 
 /** Creates a list of names and values. */
 export function facts(...pairs) {
   const shown = pairs.filter(Boolean);
-  return h('dl', { class: 'facts' }, shown.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+  return h('dl.facts', {}, shown.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
 }
 
 /**

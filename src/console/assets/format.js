@@ -52,6 +52,12 @@ export function before(seconds) {
   return new Date(Date.now() - seconds * 1000);
 }
 
+/** Returns the value of a field for a time, which has no time zone. It is empty for what is no date. */
+export function localTime(date) {
+  if (Number.isNaN(date.getTime())) return '';
+  return new Date(date - 60000 * date.getTimezoneOffset()).toISOString().slice(0, 19);
+}
+
 /** Shows how long ago a time is: see `countDown`. Its title has the exact time. */
 export function ago(date) {
   const exact = date.toISOString();

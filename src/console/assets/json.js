@@ -152,18 +152,18 @@ export function preview(message) {
 
 /** Shows a value as a tree that can be folded. Parts are built when they are unfolded. */
 export function tree(value) {
-  return h('div', { class: 'json', 'data-lazy': true }, branch('', value, true));
+  return h('div.json', { 'data-lazy': true }, branch('', value, true));
 }
 
 function branch(name, value, isOpen) {
-  const label = name === '' ? null : h('span', { class: 'name' }, `${name}: `);
-  if (!isContainer(value)) return h('div', { class: 'leaf' }, label, leaf(value));
+  const label = name === '' ? null : h('span.name', {}, `${name}: `);
+  if (!isContainer(value)) return h('div.leaf', {}, label, leaf(value));
   const isList = Array.isArray(value);
   const entries = isList ? null : [...members(value)];
   const size = isList ? value.length : entries.length;
   const kind = isList ? `[ ${size} ]` : `{ ${size} }`;
-  if (!size) return h('div', { class: 'leaf' }, label, isList ? '[]' : '{}');
-  const items = h('div', { class: 'items' });
+  if (!size) return h('div.leaf', {}, label, isList ? '[]' : '{}');
+  const items = h('div.items', {});
   const item = index => (isList ? branch(String(index), value[index], false) : branch(...entries[index], false));
   const fill = from => {
     const to = Math.min(from + ITEMS_SHOWN, size);
@@ -175,7 +175,7 @@ function branch(name, value, isOpen) {
   const unfold = () => { if (!items.firstChild) fill(0); };
   if (isOpen) unfold();
   const ontoggle = event => { if (event.target.open) unfold(); };
-  return h('details', { open: isOpen, ontoggle }, h('summary', {}, label, h('span', { class: 'size' }, kind)), items);
+  return h('details', { open: isOpen, ontoggle }, h('summary', {}, label, h('span.size', {}, kind)), items);
 }
 
 function leaf(value) {

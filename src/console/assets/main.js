@@ -112,19 +112,19 @@ class Page {
       if (next !== this.marker) this.previous.push(this.marker);
       go(next);
     };
-    return h('div', { class: 'bar' }, button('Back', back, { disabled: !this.marker }), button('Next', forth, { disabled: !next }), more);
+    return h('div.bar', {}, button('Back', back, { disabled: !this.marker }), button('Next', forth, { disabled: !next }), more);
   }
 
   /** Returns a function that asks for a confirmation before it sends a request. */
   ask(text) {
     return send => {
-      const close = dialog('Are you sure?', h('p', {}, text), h('div', { class: 'bar' }, button('Yes, do it', () => { close(); send(); }, { class: 'danger' })));
+      const close = dialog('Are you sure?', h('p', {}, text), h('div.bar', {}, button('Yes, do it', () => { close(); send(); }, { class: 'danger' })));
     };
   }
 
   /** Says that there is nothing, and shows a command that changes it. */
   empty(text, request) {
-    return [h('p', {}, text), h('pre', { class: 'command' }, api.commandOf(request))];
+    return [h('p', {}, text), h('pre.command', {}, api.commandOf(request))];
   }
 
   /**
@@ -159,7 +159,7 @@ class Page {
       else notify(outcome);
       await this.attempt(() => done(response));
     };
-    return h('span', { class: 'action' }, button(label, () => (confirm ? confirm(send) : send()), { class: kind }), this.copy(copied, label));
+    return h('span.action', {}, button(label, () => (confirm ? confirm(send) : send()), { class: kind }), this.copy(copied, label));
   }
 
   notify(text) {
@@ -186,13 +186,13 @@ async function copyText(text, what) {
     await navigator.clipboard.writeText(text);
     notify(`${what}: copied.`);
   } catch {
-    dialog(what, h('pre', { class: 'command' }, text));
+    dialog(what, h('pre.command', {}, text));
   }
 }
 
 /** Shows a notice for a time. */
 function notify(text, ms = NOTICE_MS) {
-  const notice = h('p', { class: 'notice' }, text);
+  const notice = h('p.notice', {}, text);
   byId('notices').append(notice);
   setTimeout(() => notice.remove(), ms);
 }
@@ -214,12 +214,12 @@ function showFailure(error, label, retry, { isRepeated = false, target = label }
   }
   if (!(error instanceof api.Failure)) console.error(error);
   const shownAlready = failureOf(target);
-  const notice = shownAlready ?? h('div', { class: 'notice failure', role: 'alert', 'data-target': target });
+  const notice = shownAlready ?? h('div.notice.failure', { role: 'alert', 'data-target': target });
   const close = () => { notice.hidden = true; };
   if (!isRepeated) notice.hidden = false;
   const again = () => { notice.remove(); retry(); };
   render(notice, h('strong', {}, `${label} failed. `), error.message, target === label ? null : h('small', {}, target), error.requestId ? h('small', {}, `Request ${error.requestId}`) : null,
-    h('span', { class: 'action' }, retry ? button('Retry', again) : null, button('Dismiss', close, { class: 'quiet' })));
+    h('span.action', {}, retry ? button('Retry', again) : null, button('Dismiss', close, { class: 'quiet' })));
   if (!shownAlready) byId('notices').append(notice);
 }
 
@@ -247,13 +247,13 @@ function signIn(reason) {
   };
   const close = dialog('Sign in',
     h('form', { method: 'dialog', onsubmit: event => { event.preventDefault(); submit(); } },
-      reason ? h('p', { class: 'bad' }, reason) : null,
+      reason ? h('p.bad', {}, reason) : null,
       field('Project', project, 'The project whose queues you want to see. A token may have a project of its own.'),
       field('Token', token, 'Leave it empty if the service has no authentication.'),
       field('Kind of token', scheme),
       field('Roles', roles, 'Only for a service without authentication: it believes these roles, such as admin.'),
-      h('button', { class: 'primary' }, 'Sign in'),
-      h('p', { class: 'faint' }, 'The browser forgets this when you close the tab.')));
+      h('button.primary', {}, 'Sign in'),
+      h('p.faint', {}, 'The browser forgets this when you close the tab.')));
   const opened = document.querySelector('dialog:last-of-type');
   opened.classList.add('session');
   // The page is outdated if its user was refused and does not sign in.
@@ -293,7 +293,7 @@ function start() {
   shownTo = identityKey();
   drawFrame(route);
   document.title = route === '/' ? 'Sukkal' : `${decode(route.slice(1))} – Sukkal`;
-  render(view, h('p', { class: 'faint' }, 'Loading…'));
+  render(view, h('p.faint', {}, 'Loading…'));
   if (!session.known) {
     welcome();
     signIn();
@@ -318,7 +318,7 @@ function decode(text) {
 }
 
 function help() {
-  dialog('Keys', h('dl', { class: 'facts' }, KEYS.map(([key, does]) => h('div', {}, h('dt', {}, h('kbd', {}, key)), h('dd', {}, does)))));
+  dialog('Keys', h('dl.facts', {}, KEYS.map(([key, does]) => h('div', {}, h('dt', {}, h('kbd', {}, key)), h('dd', {}, does)))));
 }
 
 /** Moves the focus to the next or the previous link of a table. */

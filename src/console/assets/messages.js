@@ -2,7 +2,7 @@
 
 import { call, open, path, pause, readPage, visible } from './api.js';
 import { button, dialog, facts, field, h, table } from './dom.js';
-import { ago, before, countdown, duration } from './format.js';
+import { ago, before, countdown, duration, localTime } from './format.js';
 import { breathe, parse, preview, tree, write } from './json.js';
 import { redrive } from './redrive.js';
 import { markerOf } from './sample.js';
@@ -47,12 +47,12 @@ export async function messages(page, queue) {
     const items = isTailing ? shownOf(tail) : latest.messages;
     const posted = () => page.attempt(read);
     page.show(
-      h('p', { class: 'faint' }, 'Looking at messages does not consume them: claims and counts do not change.'),
-      h('div', { class: 'bar' },
+      h('p.faint', {}, 'Looking at messages does not consume them: claims and counts do not change.'),
+      h('div.bar', {},
         h('select', { 'aria-label': 'Order', onchange: event => chooseOrder(event.target.value) },
           [['desc', 'Newest first'], ['asc', 'Oldest first']].map(([value, label]) => h('option', { value, selected: value === (since() ? 'asc' : order()) }, label))),
         h('label', { for: 'since' }, 'Posted since'),
-        h('input', { type: 'datetime-local', 'aria-label': 'Since', id: 'since', step: 1, value: since() ? localTime(since()) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
+        h('input', { type: 'datetime-local', 'aria-label': 'Since', id: 'since', step: 1, value: since() ? localTime(new Date(since())) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
         button(isTailing ? 'Stop the live tail' : 'Live tail', () => (isTailing ? endTail() : startTail(page, queue, tail, draw)), { 'aria-pressed': String(isTailing) }),
         button('Post a message', () => post(page, queue, posted), { class: 'primary' }),
         page.copy(request, 'This page')),
@@ -71,16 +71,16 @@ export async function messages(page, queue) {
 }
 
 function empty(page, queue, isTailing, marker) {
-  if (isTailing) return h('p', { class: 'faint' }, 'New messages appear here.');
+  if (isTailing) return h('p.faint', {}, 'New messages appear here.');
   if (marker) return h('p', {}, 'This is the end of the list.');
   const request = { method: 'POST', path: `${queue.path}/messages`, body: { messages: [{ ttl: 86400, body: { hello: 'world' } }] } };
-  return h('div', { class: 'card' }, page.empty('There are no messages. Post one, or use the button above:', request));
+  return h('div.card', {}, page.empty('There are no messages. Post one, or use the button above:', request));
 }
 
 function list(page, queue, items, changed) {
   const openIt = message => show(page, queue, message, changed);
   const columns = [
-    ['Message', message => h('button', { type: 'button', class: 'link', onclick: () => openIt(message), title: message.id }, h('bdi', { class: 'preview' }, preview(message))), 'body'],
+    ['Message', message => h('button', { type: 'button', class: 'link', onclick: () => openIt(message), title: message.id }, h('bdi.preview', {}, preview(message))), 'body'],
     ['State', message => h('span', { class: `tag ${message.state}` }, message.state ?? 'posted')],
     ['Available in', message => (message.available_at ? countdown(message.available_at) : '–'), 'figure'],
     ['Claim count', message => message.claim_count ?? message.origin?.claim_count ?? '–', 'figure'],
@@ -100,7 +100,7 @@ export async function openById(page, queue, id, changed) {
 export function show(page, queue, message, changed) {
   page.set({ open: message.id });
   const one = path`${message.id}`;
-  const text = typeof message.body === 'string' ? h('pre', { class: 'text', dir: 'auto' }, message.body) : null;
+  const text = typeof message.body === 'string' ? h('pre.text', { dir: 'auto' }, message.body) : null;
   const removal = { method: 'DELETE', path: `${queue.path}/messages/${one}`, query: { claim_id: message.claim_id } };
   const done = () => { close(); changed?.(); };
   const close = dialog(`Message ${message.id}`,
@@ -110,11 +110,11 @@ export function show(page, queue, message, changed) {
       message.available_at ? ['Available', countdown(message.available_at)] : null,
       message.claim_count === undefined ? null : ['Claim count', message.claim_count],
       ['Posted', ago(message.postedAt)], ['Time to live', duration(message.ttl)],
-      message.origin ? ['Dead letter of', h('a', { href: `#/queues/${encodeURIComponent(message.origin.queue)}` }, message.origin.queue)] : null,
+      message.origin ? ['Dead letter of', h('a', { href: `#/${message.origin.topic ? 'topics' : 'queues'}/${encodeURIComponent(message.origin.queue)}` }, message.origin.queue)] : null,
       message.origin?.claim_count ? ['Reason', `It was claimed ${message.origin.claim_count === 1 ? 'once' : `${message.origin.claim_count} times`} there, but not deleted.`] : null,
       message.traceparent ? ['Trace', message.traceparent] : null),
     text ?? tree(message.body),
-    h('div', { class: 'bar' },
+    h('div.bar', {},
       button('Copy the body', () => page.copyText(typeof message.body === 'string' ? message.body : write(message.body, { indent: 2 }).text, 'The body')),
       page.copy({ path: `${queue.path}/messages/${one}` }, 'Getting this message'),
       message.origin ? button('Redrive…', () => page.attempt(() => redrive(page, queue, { ids: [message.id] }, [message], done), 'Redrive'), { class: 'primary' }) : null,
@@ -132,13 +132,6 @@ export async function dated(page) {
   return page;
 }
 
-// The value of a field for a time has no zone.
-function localTime(text) {
-  const date = new Date(text);
-  if (Number.isNaN(date.getTime())) return '';
-  return new Date(date - 60000 * date.getTimezoneOffset()).toISOString().slice(0, 19);
-}
-
 function post(page, queue, posted) {
   const body = h('textarea', { rows: 10, spellcheck: 'false', 'aria-label': 'Body', oninput: () => check() });
   const draft = `${projectShown()} ${queue.path}`;
@@ -146,7 +139,7 @@ function post(page, queue, posted) {
   const ttl = h('input', { type: 'number', min: 60, placeholder: 'default' });
   const delay = h('input', { type: 'number', min: 0, placeholder: 'default' });
   const tenant = h('input', { maxlength: 128, autocomplete: 'off' });
-  const state = h('p', { class: 'faint', role: 'status' });
+  const state = h('p.faint', { role: 'status' });
   const value = () => {
     try {
       return { text: body.value, isJson: parse(body.value) !== undefined };
@@ -179,8 +172,8 @@ function post(page, queue, posted) {
     return sent;
   };
   const close = dialog(`Post to ${queue.name}`, field('Body', body), state,
-    h('div', { class: 'columns' }, field('Time to live, in seconds', ttl, 'Then the message expires, even if nobody has read it.'), field('Delay, in seconds', delay, 'Only with _enable_message_delay or _default_message_delay.'), field('Tenant', tenant, 'Only in fair queues.')),
-    h('div', { class: 'bar' }, page.action('Post', once, { copied: request, kind: 'primary', done: () => { drafts.delete(draft); close(); posted(); } })));
+    h('div.columns', {}, field('Time to live, in seconds', ttl, 'Then the message expires, even if nobody has read it.'), field('Delay, in seconds', delay, 'Only with _enable_message_delay or _default_message_delay.'), field('Tenant', tenant, 'Only in fair queues.')),
+    h('div.bar', {}, page.action('Post', once, { copied: request, kind: 'primary', done: () => { drafts.delete(draft); close(); posted(); } })));
   check();
   body.focus();
 }
@@ -192,8 +185,8 @@ function tailBar(tail, draw) {
     draw();
   };
   const filter = event => { tail.filter = event.target.value; draw(); };
-  return h('div', { class: 'bar' }, h('input', { type: 'search', placeholder: 'Show only bodies with…', 'aria-label': 'Filter', oninput: filter }),
-    button(tail.isPaused ? `Resume (${tail.waiting.length} new)` : 'Pause the tail', pauseIt), h('span', { class: 'faint', role: 'status' }, tail.problem ?? 'Connected.'));
+  return h('div.bar', {}, h('input', { type: 'search', placeholder: 'Show only bodies with…', 'aria-label': 'Filter', oninput: filter }),
+    button(tail.isPaused ? `Resume (${tail.waiting.length} new)` : 'Pause the tail', pauseIt), h('span.faint', { role: 'status' }, tail.problem ?? 'Connected.'));
 }
 
 function shownOf({ items, filter }) {

@@ -12,7 +12,7 @@ export async function operators(page) {
   const sections = new Map();
   const draw = () => page.show(h('section', {}, h('h1', {}, 'Operators'),
     h('p', {}, 'Projects, quotas, pools and the changes of flavors need the role admin, and the option admin_mode of the service. Tokens need its strategy “tokens”.')),
-  PARTS.map(part => h('section', { class: 'card', 'data-key': part.title }, h('h2', {}, part.title), sections.get(part) ?? h('p', { class: 'faint' }, 'Loading…'))));
+  PARTS.map(part => h('section.card', { 'data-key': part.title }, h('h2', {}, part.title), sections.get(part) ?? h('p.faint', {}, 'Loading…'))));
   const readings = new Map();
   const load = (part, marker = '') => page.attempt(() => read(part, marker));
   const read = async (part, marker) => {
@@ -28,8 +28,8 @@ export async function operators(page) {
     } catch (error) {
       if (error.name === 'AbortError') return;
       if (error.isIdentity) throw error;
-      sections.set(part, error.status === 404 ? h('p', { class: 'faint' }, 'The service does not offer this, or an option switches it off.')
-        : [h('p', { class: 'bad' }, error.message, error.requestId ? h('small', {}, `Request ${error.requestId}`) : null), button('Retry', () => load(part, marker))]);
+      sections.set(part, error.status === 404 ? h('p.faint', {}, 'The service does not offer this, or an option switches it off.')
+        : [h('p.bad', {}, error.message, error.requestId ? h('small', {}, `Request ${error.requestId}`) : null), button('Retry', () => load(part, marker))]);
     }
     draw();
   };
@@ -61,7 +61,7 @@ function quotas(page, { project, quotas: set }, changed) {
     text.value = write(set, { indent: 2 }).text;
     const done = () => { close(); changed(); };
     const close = dialog(`Quotas of ${project}`, field('Limits', text, 'JSON, such as {"messages": 100000}. The configuration applies to limits that are not listed. 0 means no limit, except for waiting_requests and event_streams.'),
-      h('div', { class: 'bar' }, page.action('Save', () => ({ method: 'PUT', path: 'v2/quotas', body: text.value }), { kind: 'primary', done }),
+      h('div.bar', {}, page.action('Save', () => ({ method: 'PUT', path: 'v2/quotas', body: text.value }), { kind: 'primary', done }),
         page.action('Remove all', { method: 'DELETE', path: 'v2/quotas' }, { done, confirm: page.ask(`This removes all quotas of ${project}. Those of the configuration apply then.`) })));
   };
   const names = Object.keys(set);
@@ -117,15 +117,15 @@ function createToken(page, changed) {
   });
   const done = ({ body }) => {
     close();
-    dialog('The new token', h('p', {}, 'Copy it now. It is never shown again.'), h('pre', { class: 'command' }, body.token));
+    dialog('The new token', h('p', {}, 'Copy it now. It is never shown again.'), h('pre.command', {}, body.token));
     changed();
   };
   const close = dialog('Create a token', field('What it is for', name), field('Roles', roles, 'One or more of reader, producer, worker, manager and admin.'), field('Time to live, in seconds', ttl),
-    h('div', { class: 'bar' }, page.action('Create', request, { kind: 'primary', done })));
+    h('div.bar', {}, page.action('Create', request, { kind: 'primary', done })));
 }
 
 function health(page) {
-  const shown = h('pre', { class: 'command', hidden: true });
+  const shown = h('pre.command', { hidden: true });
   const done = ({ body }) => { shown.hidden = false; shown.textContent = write(body, { indent: 2 }).text; };
   return [h('p', {}, 'The store responds. The test creates a queue in a project of its own and runs all operations.'),
     page.action('Test all operations', { path: 'v2/health' }, { done }), h('div', { 'data-lazy': true }, shown)];

@@ -31,11 +31,11 @@ export async function queuePage(page, plural, name, part = '') {
   const current = parts.find(([id]) => id === part) ?? parts[0];
   const root = `#/${routeOf(plural, name)}`;
   const links = () => parts.map(([id, label]) => h('a', { href: id ? `${root}/${id}` : root, 'aria-current': id === current[0] ? 'page' : null }, label));
-  const head = () => [h('p', { class: 'faint crumb' }, h('a', { href: `#/${plural}` }, plural === 'queues' ? 'Queues' : 'Topics')),
-    h('h1', {}, h('bdi', {}, name)), h('nav', { class: 'tabs', 'aria-label': 'Parts' }, links())];
+  const head = () => [h('p.faint.crumb', {}, h('a', { href: `#/${plural}` }, plural === 'queues' ? 'Queues' : 'Topics')),
+    h('h1', {}, h('bdi', {}, name)), h('nav.tabs', { 'aria-label': 'Parts' }, links())];
   const queue = { name, plural, root, path: path`v2/${plural}/${name}` };
   const inner = Object.create(page, { show: { value: (...children) => page.show(head(), h('section', {}, children)) } });
-  inner.show(h('p', { class: 'faint' }, 'Loading…'));
+  inner.show(h('p.faint', {}, 'Loading…'));
   await current[2](inner, queue);
 }
 
@@ -64,18 +64,18 @@ function draw(page, queue, { messages: counts, shards = [], unsharded, tenants =
     : page.action('Pause', { method: 'POST', path: `${queue.path}/pause` });
   const isFair = shards.length > 0;
   page.show(
-    stats.paused ? h('p', { class: 'tag paused' }, 'Paused: claims and pops get no messages. Subscriptions still do.') : null,
-    h('div', { class: 'figures' }, ...[['Available', stats.available], ['Claimed', stats.claimed], ['Delayed', stats.delayed]].map(([label, value]) => h('div', {}, h('span', { class: 'big' }, number(value)), h('span', { class: 'faint' }, label))),
-      h('div', {}, h('span', { class: 'big' }, duration(stats.oldest_age)), h('span', { class: 'faint' }, 'Oldest available'))),
-    h('div', { class: 'card' }, h('h2', {}, 'Since you opened this page'),
+    stats.paused ? h('p.tag.paused', {}, 'Paused: claims and pops get no messages. Subscriptions still do.') : null,
+    h('div.figures', {}, ...[['Available', stats.available], ['Claimed', stats.claimed], ['Delayed', stats.delayed]].map(([label, value]) => h('div', {}, h('span.big', {}, number(value)), h('span.faint', {}, label))),
+      h('div', {}, h('span.big', {}, duration(stats.oldest_age)), h('span.faint', {}, 'Oldest available'))),
+    h('div.card', {}, h('h2', {}, 'Since you opened this page'),
       chart(points, ['messages'], number, 'Number of messages'),
       chart(rates, ['posted', 'deleted'], rate, 'Messages per second')),
-    h('div', { class: 'card' }, h('h2', {}, 'Since it was created'),
+    h('div.card', {}, h('h2', {}, 'Since it was created'),
       facts(['Posted', number(totals.posted)], ['Claimed', number(totals.claimed)], ['Deleted', number(totals.deleted)], ['Expired', number(totals.expired)], ['Became dead letters', number(totals.dead_lettered)],
         counts.oldest ? ['Oldest message', ago(before(counts.oldest.age))] : null, counts.newest ? ['Newest message', ago(before(counts.newest.age))] : null)),
-    isFair ? h('div', { class: 'card' }, h('h2', {}, 'Shards'), bars(shards.map(shardBar)), unsharded && waiting(unsharded) ? h('p', { class: 'faint' }, `Without a shard: ${number(waiting(unsharded))}`) : null) : null,
-    tenants.length ? h('div', { class: 'card' }, h('h2', {}, 'Tenants by posted messages'), bars(tenants.map(one => ({ name: one.tenant, value: one.share, text: `${(100 * one.share).toFixed(1)} %` })))) : null,
-    queue.plural === 'queues' ? h('div', { class: 'bar' }, toggle, page.copy({ path: `${queue.path}/stats`, query: { detailed: true } }, 'Statistics')) : null);
+    isFair ? h('div.card', {}, h('h2', {}, 'Shards'), bars(shards.map(shardBar)), unsharded && waiting(unsharded) ? h('p.faint', {}, `Without a shard: ${number(waiting(unsharded))}`) : null) : null,
+    tenants.length ? h('div.card', {}, h('h2', {}, 'Tenants by posted messages'), bars(tenants.map(one => ({ name: one.tenant, value: one.share, text: `${(100 * one.share).toFixed(1)} %` })))) : null,
+    queue.plural === 'queues' ? h('div.bar', {}, toggle, page.copy({ path: `${queue.path}/stats`, query: { detailed: true } }, 'Statistics')) : null);
 }
 
 function shardBar(shard) {

@@ -41,11 +41,11 @@ export async function queues(page, plural) {
   const draw = () => {
     const items = latest[plural];
     page.show(h('section', {},
-      h('h1', {}, plural === 'queues' ? 'Queues' : 'Topics', latest.count === undefined ? null : h('span', { class: 'faint' }, ` ${number(latest.count)}`)),
-      h('form', { class: 'bar', onsubmit: event => { event.preventDefault(); openFirst(); } },
+      h('h1', {}, plural === 'queues' ? 'Queues' : 'Topics', latest.count === undefined ? null : h('span.faint', {}, ` ${number(latest.count)}`)),
+      h('form.bar', { onsubmit: event => { event.preventDefault(); openFirst(); } },
         h('input', { id: 'search', type: 'search', value: prefix(), oninput: search, placeholder: 'Begins with…', 'aria-label': 'Beginning of the name', spellcheck: 'false' }),
         page.copy(() => ({ path: `v2/${plural}`, query: { with_stats: true, name_prefix: prefix(), marker: page.marker } }), 'This list')),
-      latest.failure ? h('p', { class: 'warn' }, `The statistics are not available. ${latest.failure.message}`) : null,
+      latest.failure ? h('p.warn', {}, `The statistics are not available. ${latest.failure.message}`) : null,
       items.length ? list(plural, items, history) : empty(page, plural, prefix(), page.marker),
       page.pager(markerOf(latest, plural), () => read(call))));
     if (page.query.has('search')) {
@@ -80,7 +80,7 @@ export function speed(points, name, over = 5) {
 function list(plural, items, history) {
   const points = queue => history.get(queue.name) ?? [];
   const columns = [
-    ['Name', queue => [h('a', { href: `#/${routeOf(plural, queue.name)}` }, h('bdi', {}, queue.name)), queue.stats?.paused ? h('span', { class: 'tag paused' }, 'paused') : null]],
+    ['Name', queue => [h('a', { href: `#/${routeOf(plural, queue.name)}` }, h('bdi', {}, queue.name)), queue.stats?.paused ? h('span.tag.paused', {}, 'paused') : null]],
     ['Available', queue => number(queue.stats?.available), 'figure'],
     ['Claimed', queue => number(queue.stats?.claimed), 'figure'],
     ['Delayed', queue => number(queue.stats?.delayed), 'figure'],
@@ -96,11 +96,11 @@ function empty(page, plural, prefix, marker) {
   if (marker) return h('p', {}, 'This is the end of the list.');
   if (prefix) return h('p', {}, `No name begins with “${prefix}”.`);
   const one = plural === 'queues' ? 'queue' : 'topic';
-  return h('div', { class: 'card' }, firstMessage(page, plural, `There are no ${plural}. The first message creates the ${one}:`));
+  return h('div.card', {}, firstMessage(page, plural, `There are no ${plural}. The first message creates the ${one}:`));
 }
 
 /** Says that there are no queues yet, and how to post the first message. */
 export function firstMessage(page, plural, text) {
   const request = { method: 'POST', path: `v2/${plural}/hello/messages`, body: { messages: [{ ttl: 86400, body: 'Hello, world!' }] } };
-  return [page.empty(text, request), h('p', { class: 'faint' }, 'A message without a ttl expires after one hour, unless the service or the queue has another default.'), h('p', {}, 'Or ', h('a', { href: `#/${plural}/hello/messages?post=sample` }, 'post a sample from here'), '.')];
+  return [page.empty(text, request), h('p.faint', {}, 'A message without a ttl expires after one hour, unless the service or the queue has another default.'), h('p', {}, 'Or ', h('a', { href: `#/${plural}/hello/messages?post=sample` }, 'post a sample from here'), '.')];
 }

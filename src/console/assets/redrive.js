@@ -30,7 +30,7 @@ export async function redrive(page, queue, body, letters, started) {
   };
   const to = h('input', { list: 'origins', placeholder: names.join(', ').slice(0, 100) || 'queue', autocomplete: 'off', spellcheck: 'false', oninput: typed });
   const speed = h('input', { type: 'number', min: 1, placeholder: 'as fast as possible' });
-  const plan = h('ul', { class: 'plain', 'aria-live': 'polite' });
+  const plan = h('ul.plain', { 'aria-live': 'polite' });
   const preview = () => render(plan, outcomes(queue, letters, to.value, exists).map(({ text, isBad }) => h('li', { class: isBad ? 'warn' : null }, text)));
   const request = () => ({
     method: 'POST',
@@ -42,7 +42,7 @@ export async function redrive(page, queue, body, letters, started) {
     h('datalist', { id: 'origins' }, names.map(value => h('option', { value }))),
     field('To', to, 'Leave it empty to move each message to the queue from which it came.'),
     field('Messages per second', speed),
-    h('div', { class: 'bar' }, page.action('Redrive', request, { kind: 'primary', done: () => { close(); started(); } })));
+    h('div.bar', {}, page.action('Redrive', request, { kind: 'primary', done: () => { close(); started(); } })));
   preview();
 }
 
@@ -54,10 +54,12 @@ function outcomes(queue, letters, to, exists) {
   const add = (text, isBad) => amounts.set(text, { isBad, amount: (amounts.get(text)?.amount ?? 0) + 1 });
   for (const letter of letters) {
     const target = to || origin(letter, queue);
+    // A queue of that name says nothing about the topic.
+    const isThere = !to && letter.origin?.topic ? undefined : exists.get(target);
     if (['claimed', 'delayed'].includes(letter.state)) add(`Stay, because they are ${letter.state}`, true);
     else if (!target) add('Stay, because they have no origin', true);
-    else if (exists.get(target) === false) add(`Stay, because ${target} does not exist any more`, true);
-    else add(exists.get(target) ? `Move to ${target}` : `Move to ${target}, if it exists`, false);
+    else if (isThere === false) add(`Stay, because ${target} does not exist any more`, true);
+    else add(isThere ? `Move to ${target}` : `Move to ${target}, if it exists`, false);
   }
   return [...amounts].map(([text, { amount, isBad }]) => ({ text: `${text}: ${number(amount)}`, isBad }));
 }

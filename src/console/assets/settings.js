@@ -34,12 +34,12 @@ export async function settings(page, queue) {
     draw();
   };
   const draw = () => page.show(
-    h('p', { class: 'faint' }, 'Keys that begin with an underscore change how the service handles messages. All others are yours.'),
-    h('ul', { class: 'keys' }, Object.keys(shown).map(key => h('li', { 'data-key': key }, h('code', {}, key), h('bdi', { class: 'preview' }, write(shown[key], { max: 300 }).text),
+    h('p.faint', {}, 'Keys that begin with an underscore change how the service handles messages. All others are yours.'),
+    h('ul.keys', {}, Object.keys(shown).map(key => h('li', { 'data-key': key }, h('code', {}, key), h('bdi.preview', {}, write(shown[key], { max: 300 }).text),
       h('small', {}, explained(key)), button('Change', () => edit(page, queue, key, shown[key], read), { class: 'quiet' })))),
-    h('div', { class: 'bar' }, button('Add a key', () => edit(page, queue, null, '', read), { class: 'primary' }), page.copy({ path: queue.path }, 'The metadata')),
-    h('div', { class: 'card bad' }, h('h2', {}, 'Irreversible actions'),
-      h('div', { class: 'bar' },
+    h('div.bar', {}, button('Add a key', () => edit(page, queue, null, '', read), { class: 'primary' }), page.copy({ path: queue.path }, 'The metadata')),
+    h('div.card.bad', {}, h('h2', {}, 'Irreversible actions'),
+      h('div.bar', {},
         page.action('Purge', { method: 'POST', path: `${queue.path}/purge`, body: { resource_types: ['messages'] } }, { kind: 'danger', confirm: send => typed(`Purge deletes all messages of this ${one}.`, queue.name, send) }),
         page.action('Delete', { method: 'DELETE', path: queue.path }, { kind: 'danger', confirm: send => typed(`This deletes the ${one} with its messages and subscriptions.`, queue.name, send), done: () => { if (!page.signal.aborted) location.hash = `#/${queue.plural}`; } }))));
   await page.attempt(read);
@@ -49,16 +49,16 @@ export async function settings(page, queue) {
 function typed(text, name, send) {
   const input = h('input', { autocomplete: 'off', spellcheck: 'false', onkeydown: event => { if (event.key === 'Enter') go.click(); }, oninput: () => { go.disabled = input.value !== name; } });
   const go = button('Yes, do it', () => { close(); send(); }, { class: 'danger', disabled: true });
-  const close = dialog('Are you sure?', h('p', {}, text), field(`Type ${name} to confirm`, input), h('div', { class: 'bar' }, go));
+  const close = dialog('Are you sure?', h('p', {}, text), field(`Type ${name} to confirm`, input), h('div.bar', {}, go));
   input.focus();
 }
 
 function edit(page, queue, key, value, done) {
   const name = h('input', { value: key, readonly: key !== null, autocomplete: 'off', list: 'reserved', oninput: () => { hint.textContent = explained(name.value); } });
-  const hint = h('p', { class: 'faint' }, explained(key));
+  const hint = h('p.faint', {}, explained(key));
   const text = h('textarea', { rows: 4, spellcheck: 'false', oninput: () => check() });
   text.value = key !== null ? write(value, { indent: 2 }).text : '';
-  const state = h('p', { class: 'faint', role: 'status' });
+  const state = h('p.faint', { role: 'status' });
   const isJson = () => {
     try {
       parse(text.value);
@@ -75,7 +75,7 @@ function edit(page, queue, key, value, done) {
   const finish = { done: () => { close(); return done(); } };
   const close = dialog(key ?? 'New key', field('Key', name), hint, field('Value', text, 'JSON, or a text.'), state,
     h('datalist', { id: 'reserved' }, Object.keys(EXPLAINED).map(one => h('option', { value: one }))),
-    h('div', { class: 'bar' }, page.action('Save', save, { kind: 'primary', ...finish }),
+    h('div.bar', {}, page.action('Save', save, { kind: 'primary', ...finish }),
       key !== null ? page.action('Remove', () => patch(JSON.stringify([{ op: 'remove', path: at() }])), { ...finish, confirm: page.ask(`This removes ${key} from the metadata of ${queue.name}.`) }) : null));
   check();
   if (key !== null) text.focus();

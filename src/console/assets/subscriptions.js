@@ -2,7 +2,7 @@
 
 import { call, callInBackground, path, readPage } from './api.js';
 import { button, dialog, facts, field, h, table } from './dom.js';
-import { count, duration, number, time } from './format.js';
+import { before, count, duration, localTime, number, time } from './format.js';
 import { markerOf } from './sample.js';
 
 const REFRESH_MS = 4000;
@@ -65,26 +65,25 @@ async function show(page, queue, one, changed) {
     ['Attempt', attempt => attempt.attempt, 'figure'],
     ['Status', attempt => attempt.status ?? '–', 'figure'],
     ['Took', attempt => `${number(attempt.duration_ms)} ms`, 'figure'],
-    ['Response', attempt => h('bdi', { class: 'preview' }, [attempt.error, attempt.response].filter(Boolean).join(': ')), 'body'],
+    ['Response', attempt => h('bdi.preview', {}, [attempt.error, attempt.response].filter(Boolean).join(': ')), 'body'],
   ];
   const isSending = ['active', 'unconfirmed'].includes(delivery.state);
   const close = dialog(one.subscriber,
     facts(['Id', one.id], ['Time to live', duration(one.ttl)], delivery.reason ? ['Reason', delivery.reason] : null, delivery.until ? ['Until', time(delivery.until)] : null,
       ['Lag', count(delivery.pending, 'message')], ['To retry', number(delivery.retrying)], ['Missed', number(delivery.missed)], ['Attempts', number(delivery.attempts)]),
     h('h3', {}, 'Last attempts'),
-    body.attempts.length ? table(columns, body.attempts, { key: attempt => `${attempt.message_id} ${attempt.attempt}`, label: 'Attempts' }) : h('p', { class: 'faint' }, 'None yet.'),
-    h('div', { class: 'bar' },
+    body.attempts.length ? table(columns, body.attempts, { key: attempt => `${attempt.message_id} ${attempt.attempt}`, label: 'Attempts' }) : h('p.faint', {}, 'None yet.'),
+    h('div.bar', {},
       isSending ? page.action('Pause', { method: 'POST', path: `${at}/pause` }, { done }) : page.action('Resume', { method: 'POST', path: `${at}/resume` }, { kind: 'primary', done }),
       button('Redeliver…', () => redeliver(page, at, done)),
       page.action('Delete', { method: 'DELETE', path: at }, { kind: 'danger', confirm: page.ask(`This deletes the subscription of ${one.subscriber}, with the messages that it would retry.`), done })));
 }
 
 function redeliver(page, at, done) {
-  const since = h('input', { type: 'datetime-local', step: 1 });
-  since.value = new Date(Date.now() - 3600000 - 60000 * new Date().getTimezoneOffset()).toISOString().slice(0, 19);
+  const since = h('input', { type: 'datetime-local', step: 1, value: localTime(before(3600)) });
   const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: since.value ? { since: new Date(since.value).toISOString() } : {} });
   const close = dialog('Redeliver', field('Since', since, 'Messages that were posted from this time on, and that still exist, are delivered again.'),
-    h('div', { class: 'bar' }, page.action('Redeliver', request, { kind: 'primary', done: () => { close(); done(); } })));
+    h('div.bar', {}, page.action('Redeliver', request, { kind: 'primary', done: () => { close(); done(); } })));
 }
 
 /** The response is the only one that has the secret of the signatures. */
@@ -95,8 +94,8 @@ function subscribe(page, queue, done) {
   const created = ({ body }) => {
     close();
     done();
-    if (body.secret) dialog('The secret of the subscription', h('p', {}, 'The subscriber verifies signatures with it. It is never shown again.'), h('pre', { class: 'command' }, body.secret));
+    if (body.secret) dialog('The secret of the subscription', h('p', {}, 'The subscriber verifies signatures with it. It is never shown again.'), h('pre.command', {}, body.secret));
   };
   const close = dialog('Subscribe', field('Subscriber', subscriber, 'An http or https URL, or an address such as mailto:ann@example.com if the service sends mail.'), field('Time to live, in seconds', ttl, 'Then the subscription is deleted.'),
-    h('div', { class: 'bar' }, page.action('Subscribe', request, { kind: 'primary', done: created })));
+    h('div.bar', {}, page.action('Subscribe', request, { kind: 'primary', done: created })));
 }
