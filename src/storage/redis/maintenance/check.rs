@@ -2,7 +2,6 @@
 //! operations are hardly delayed.
 
 use bytes::Bytes;
-use futures::future::try_join_all;
 use uuid::Uuid;
 
 use super::walk::UnreachableServers;
@@ -11,16 +10,14 @@ use crate::storage::key::id_of;
 use crate::storage::maintenance::check_lists;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
-use crate::storage::redis::keys::{self, QueueKeys};
+use crate::storage::redis::keys::QueueKeys;
 use crate::storage::redis::reply::{self, Reply};
 use crate::storage::redis::script::{
     QUEUE_CHECK, QUEUE_CHECK_BYTES, QUEUE_CHECK_CLAIMS, QUEUE_CHECK_SUBSCRIPTIONS, Script,
 };
 use crate::storage::{Check, Error, QueueStore, unless_unreadable};
 
-/// Approximate number of keys that one `SCAN` visits.
-const KEYS_PER_SCAN: u32 = 1_000;
-const NOT_REGISTERED: &str = "exists and is not registered: it is not listed, and the janitor does not find it";
+const NOT_REGISTERED: &str = "exists and is not registered: it is not listed";
 /// Number of messages or claims that one script checks.
 const CHECKED_PER_STEP: u64 = 100;
 /// Maximum number of messages of a queue whose bytes are checked. One script reads all their entries,
@@ -75,30 +72,14 @@ impl RedisStore {
     /// Returns those that are still not registered.
     async fn check_registrations(&self, repairs: bool, check: &mut Check) -> Result<Vec<QueueId>, Error> {
         let mut unregistered = Vec::new();
-        for slots in self.connection.slots_by_server() {
-            let mut cursor = "0".to_owned();
-            loop {
-                let count = KEYS_PER_SCAN.to_string();
-                let args = [&cursor, "MATCH", keys::ANY_QUEUE, "COUNT", &count];
-                let mut reply = self.connection.command_on(slots[0], "SCAN", &args).await?;
-                cursor = reply.text()?;
-                let mut found = reply.list()?;
-                let mut queues = Vec::new();
-                while !found.is_empty() {
-                    queues.extend(keys::queue_of_key(&found.text()?));
-                }
-                let versions = try_join_all(queues.iter().map(|queue| self.registered_version(queue))).await?;
-                let unregistered_queues = queues.into_iter().zip(versions).filter(|(_, version)| version.is_none());
-                for (queue, _) in unregistered_queues {
-                    if repairs && self.confirm_registration(&queue).await? {
-                        check.add_repair(&queue, NOT_REGISTERED);
-                    } else if !self.is_registered_or_absent(&queue).await? {
-                        check.add_finding(&queue, NOT_REGISTERED);
-                        unregistered.push(queue);
-                    }
-                }
-                if cursor == "0" {
-                    break;
+        let mut scan = self.begin_scan();
+        while let Some(queues) = self.unregistered_step(&mut scan).await? {
+            for queue in queues {
+                if repairs && self.confirm_registration(&queue).await? {
+                    check.add_repair(&queue, NOT_REGISTERED);
+                } else if !self.is_registered_or_absent(&queue).await? {
+                    check.add_finding(&queue, NOT_REGISTERED);
+                    unregistered.push(queue);
                 }
             }
         }

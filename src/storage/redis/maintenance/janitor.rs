@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
+use super::unregistered::KeyScan;
 use crate::domain::QueueId;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::arguments;
@@ -80,10 +81,16 @@ impl RedisStore {
         Ok(visited)
     }
 
-    /// Visits all registered queues, and in between those in which something is due.
+    /// Registers queues whose registration was lost, then visits all registered queues, and in between
+    /// those in which something is due.
     async fn walk(&self, schedule: &Schedule) -> Result<u64, Error> {
-        let (mut visited, mut after, mut unreachable) = (0, None::<QueueId>, HashSet::new());
+        let mut visited = 0;
         let mut next_due = Instant::now() + schedule.pause;
+        let mut scan = self.begin_scan();
+        while self.register_step(&mut scan).await {
+            visited += self.between_steps(schedule, &mut next_due).await?;
+        }
+        let (mut after, mut unreachable) = (None::<QueueId>, HashSet::new());
         loop {
             let (queues, last) = self.walk_step(after.as_ref(), &mut unreachable).await?;
             visited += queues;
@@ -91,13 +98,39 @@ impl RedisStore {
             if after.is_none() {
                 return Ok(visited);
             }
-            if Instant::now() >= next_due {
-                visited += self.apply_all_due().await?;
-                self.report_finished(schedule, Finished::Due).await;
-                next_due = Instant::now() + schedule.pause;
-            }
-            sleep(STEP_PAUSE).await;
+            visited += self.between_steps(schedule, &mut next_due).await?;
         }
+    }
+
+    /// Registers the queues among the next keys that are not registered. Returns whether there are more
+    /// keys.
+    async fn register_step(&self, scan: &mut KeyScan) -> bool {
+        let step = async {
+            let Some(queues) = self.unregistered_step(scan).await? else { return Ok(false) };
+            for queue in queues {
+                if self.confirm_registration(&queue).await? {
+                    warn!(%queue, "a queue was not registered and has been registered again");
+                }
+            }
+            Ok::<_, Error>(true)
+        };
+        step.await.unwrap_or_else(|error| {
+            warn!(%error, "the janitor cannot look for queues that are not registered on a server, and tries again at the next walk");
+            scan.skip_server();
+            true
+        })
+    }
+
+    /// Visits the queues in which something is due, if it is time to. Then pauses.
+    async fn between_steps(&self, schedule: &Schedule, next_due: &mut Instant) -> Result<u64, Error> {
+        let mut visited = 0;
+        if Instant::now() >= *next_due {
+            visited = self.apply_all_due().await?;
+            self.report_finished(schedule, Finished::Due).await;
+            *next_due = Instant::now() + schedule.pause;
+        }
+        sleep(STEP_PAUSE).await;
+        Ok(visited)
     }
 
     /// Renews the lease until another process has it.

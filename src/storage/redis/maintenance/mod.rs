@@ -6,6 +6,7 @@ pub(super) mod confirmer;
 mod due;
 mod janitor;
 mod records;
+mod unregistered;
 pub(super) mod walk;
 
 use async_trait::async_trait;

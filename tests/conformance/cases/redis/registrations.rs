@@ -2,11 +2,13 @@
 //! them, and removed when they are no longer needed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sukkal::domain::{ClaimId, ProjectId};
+use sukkal::storage::Schedule;
 
 use super::keys::{register_key, registrations};
-use crate::conformance::support::drivers::{redis, redis_at, redis_cluster};
+use crate::conformance::support::drivers::{redis, redis_at, redis_with_url};
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
 use support::cluster::RedisCluster;
 use support::redis::{RedisServer, Reply};
@@ -109,14 +111,15 @@ async fn a_maintenance_round_removes_projects_without_queues() {
     assert!(stay.iter().all(|key| *key == "sukkal:layout" || key.ends_with(":due")), "{stay:?} do not expire");
 }
 
-/// Removes the registration of a queue from the server that has it, and asserts that a check finds
-/// this and a repair fixes it.
+/// Removes the registration of a queue from the server that has it. Asserts that a check finds this and
+/// a repair fixes it, and that the walk of the janitor fixes it, too.
 async fn assert_found_and_mended(subject: &Subject, register: &RedisServer) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 3)).await;
-    register.command(&["DEL", &register_key(subject.project())]);
+    let lose = || assert_eq!(register.command(&["DEL", &register_key(subject.project())]).as_int(), 1);
     let (finding, store) = (format!("{queue}: exists and is not registered"), subject.store());
     let is_it = |one: &String| one.starts_with(&finding);
+    lose();
 
     assert!(store.check().await.unwrap().findings.iter().any(is_it));
     let repair = store.repair().await.unwrap();
@@ -124,18 +127,24 @@ async fn assert_found_and_mended(subject: &Subject, register: &RedisServer) {
     assert!(repair.repaired.iter().any(is_it) && !repair.findings.iter().any(is_it), "{repair:?}");
     assert!(!store.check().await.unwrap().findings.iter().any(is_it));
     assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
+
+    lose();
+    store.maintain(&Schedule { pause: Duration::ZERO, walk: Duration::ZERO }).await.unwrap();
+
+    assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
 }
 
 #[tokio::test]
-async fn a_check_finds_a_queue_that_is_not_registered_and_a_repair_registers_it() {
+async fn a_queue_that_is_not_registered_is_found_by_a_check_and_by_the_janitor() {
     let server = Arc::new(RedisServer::start());
 
     assert_found_and_mended(&redis_at(server.clone()), &server).await;
 }
 
 #[tokio::test]
-async fn a_check_of_a_cluster_finds_a_queue_that_is_not_registered() {
-    let (cluster, subject) = (RedisCluster::shared_movable(), redis_cluster());
+async fn a_queue_of_a_cluster_that_is_not_registered_is_found_by_a_check_and_by_the_janitor() {
+    let cluster = Arc::new(RedisCluster::start());
+    let subject = redis_with_url(&cluster.url(), cluster.clone());
 
     assert_found_and_mended(&subject, cluster.node_of(&register_key(subject.project()))).await;
 }

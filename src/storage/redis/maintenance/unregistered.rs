@@ -1,0 +1,60 @@
+//! Finds queues that exist and are not registered. A register may lose names in a failover: see
+//! `confirmer.rs`.
+
+use futures::future::try_join_all;
+
+use crate::domain::QueueId;
+use crate::storage::Error;
+use crate::storage::redis::RedisStore;
+use crate::storage::redis::keys;
+
+/// Approximate number of keys that one `SCAN` visits.
+const KEYS_PER_SCAN: &str = "1000";
+/// The cursor at the start and at the end of a scan.
+const FIRST: &str = "0";
+
+/// A scan of the keys of all servers.
+pub(super) struct KeyScan {
+    /// The first slot of each server that is still to be scanned.
+    servers: Vec<u16>,
+    /// Where the scan of the last of them continues.
+    cursor: String,
+}
+
+impl KeyScan {
+    /// Goes on with the next server.
+    pub(super) fn skip_server(&mut self) {
+        self.servers.pop();
+        FIRST.clone_into(&mut self.cursor);
+    }
+}
+
+impl RedisStore {
+    /// Begins a scan.
+    pub(super) fn begin_scan(&self) -> KeyScan {
+        let servers = self.connection.slots_by_server().into_iter().map(|slots| slots[0]).collect();
+        KeyScan { servers, cursor: FIRST.to_owned() }
+    }
+
+    /// Returns the queues among the next keys that are not registered, and `None` at the end.
+    pub(super) async fn unregistered_step(&self, scan: &mut KeyScan) -> Result<Option<Vec<QueueId>>, Error> {
+        let Some(server) = scan.servers.last() else {
+            return Ok(None);
+        };
+        let args = [&scan.cursor, "MATCH", keys::ANY_QUEUE, "COUNT", KEYS_PER_SCAN];
+        let mut reply = self.connection.command_on(*server, "SCAN", &args).await?;
+        let cursor = reply.text()?;
+        let mut found = reply.list()?;
+        let mut queues = Vec::new();
+        while !found.is_empty() {
+            queues.extend(keys::queue_of_key(&found.text()?));
+        }
+        let versions = try_join_all(queues.iter().map(|queue| self.registered_version(queue))).await?;
+        match cursor.as_str() {
+            FIRST => scan.skip_server(),
+            _ => scan.cursor = cursor,
+        }
+        let queues = queues.into_iter().zip(versions);
+        Ok(Some(queues.filter(|(_, version)| version.is_none()).map(|(queue, _)| queue).collect()))
+    }
+}
