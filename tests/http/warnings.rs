@@ -230,6 +230,12 @@ async fn a_body_of_a_request_that_takes_none_gets_a_warning() {
         assert!(!without.iter().any(|warning| warning.contains("body")), "{path}: {without:?}");
     }
     assert_eq!(warnings_of(api.post("/v2/queues/q/claims", &json!({})), 204).await, [""; 0]);
+    // Proxies and clients of streams send a body of no bytes like this.
+    let chunks = |chunks: &str| {
+        format!("{}Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n", api.head("POST", "/v2/queues/q/pause"))
+    };
+    assert_eq!(warnings(&api.send_raw(chunks("")).await), [""; 0]);
+    assert_eq!(warnings(&api.send_raw(chunks("2\r\n{}\r\n")).await).len(), 1);
 }
 
 /// A reader that has mixed up its markers would see an empty page for ever.

@@ -104,9 +104,21 @@ impl RequestBody {
         }
     }
 
-    /// Returns whether anybody has begun to read the body.
-    pub(super) fn is_begun(&self) -> bool {
-        self.state().progress != Progress::Unread
+    /// Returns whether the client sends bytes that nobody has begun to read. Waits for the first ones,
+    /// unless the client waits for `100 Continue`.
+    pub(super) async fn is_ignored(&self) -> bool {
+        {
+            let state = self.state();
+            if state.progress != Progress::Unread || !state.is_sending {
+                return state.progress == Progress::Unread;
+            }
+        }
+        while let Some(Ok(frame)) = self.clone().frame().await {
+            if frame.data_ref().is_some_and(|bytes| !bytes.is_empty()) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Returns whether the client may send more of the body than has been read.

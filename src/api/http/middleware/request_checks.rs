@@ -84,7 +84,10 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     let memory = ResponseMemory::of(&request, &context.client.project, service)?;
     request.extensions_mut().insert(context);
     let response = memory.hold(handler.call(request, service.clone()).await)?;
-    if response.status().is_success() && body.is_some_and(|body| !body.is_begun()) {
+    if let Some(body) = body
+        && response.status().is_success()
+        && body.is_ignored().await
+    {
         warnings.push(Warning::BodyIgnored);
     }
     Ok(if warnings.is_empty() { response } else { (Warnings(warnings), response).into_response() })
