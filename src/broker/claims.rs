@@ -83,7 +83,10 @@ impl Broker {
         let (mut claim, guard) = match guard.taken_by(store.create_claim(queue, id, &new).await)? {
             Taken::Messages(taken) => taken,
             Taken::Nothing => return Ok(Taken::Nothing),
-            Taken::Paused => return Ok(Taken::Paused),
+            Taken::Paused => {
+                self.metrics.count_paused_claim();
+                return Ok(Taken::Paused);
+            }
         };
         drop(store);
         // Also if the claim is withdrawn later: its messages are never claimed for the first time

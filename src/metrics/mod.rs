@@ -42,6 +42,7 @@ pub struct Metrics {
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     store_operations: Histogram,
     refused_requests: Total,
+    paused_claims: Total,
     lost_audit_records: Total,
     connections: ConnectionCounts,
     closed_sockets: Family<CodeLabels, Total>,
@@ -96,6 +97,7 @@ impl Metrics {
             durations: Family::new_with_constructor(|| Histogram::new(DURATIONS_S)),
             store_operations: Histogram::new(DURATIONS_S),
             refused_requests: Total::default(),
+            paused_claims: Total::default(),
             lost_audit_records: Total::default(),
             connections: ConnectionCounts::default(),
             closed_sockets: Family::default(),
@@ -138,6 +140,11 @@ impl Metrics {
             "sukkal_store_requests_refused_total",
             "Requests refused because the store could not serve them in time",
             self.refused_requests.clone(),
+        );
+        registry.register(
+            "sukkal_paused_queue_claims_total",
+            "Claims and pops that got no messages because their queue is paused",
+            self.paused_claims.clone(),
         );
         registry.register(
             "sukkal_audit_records_lost_total",
@@ -187,6 +194,11 @@ impl Metrics {
     /// Counts a request that was refused because the store is busy.
     pub fn count_refused_request(&self) {
         self.refused_requests.0.inc();
+    }
+
+    /// Counts a claim or pop that got no messages because its queue is paused.
+    pub fn count_paused_claim(&self) {
+        self.paused_claims.0.inc();
     }
 
     /// Counts a record of the audit log that could not be written.

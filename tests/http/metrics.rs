@@ -72,6 +72,7 @@ async fn metrics_need_no_headers_and_have_the_prometheus_format() {
         ("sukkal_messages_deleted_total", "counter"),
         ("sukkal_messages_expired_total", "counter"),
         ("sukkal_messages_posted_total", "counter"),
+        ("sukkal_paused_queue_claims_total", "counter"),
         (PICKUPS, "histogram"),
         ("sukkal_push_attempts_total", "counter"),
         ("sukkal_push_delay_seconds", "histogram"),
@@ -175,6 +176,19 @@ async fn an_event_stream_is_counted_when_it_begins() {
     let requests = format!("{REQUESTS}{{method=\"GET\",route=\"{MESSAGES}\",status=\"200\"}}");
     assert_eq!(metrics.value(&requests), Some(1.0));
     assert_eq!(timed_count(&metrics, MESSAGES), Some(1.0));
+}
+
+#[tokio::test]
+async fn claims_and_pops_of_a_paused_queue_are_counted() {
+    let api = project_on_own_server();
+    api.post_bodies("q", &[json!(1)]).await;
+    answered(api.request(Method::POST, "/v2/queues/q/pause"), 204).await;
+
+    answered(api.post("/v2/queues/q/claims", &json!({})), 204).await;
+    answered(api.delete("/v2/queues/q/messages?pop=1"), 200).await;
+    answered(api.post("/v2/queues/empty/claims", &json!({})), 204).await;
+
+    assert_eq!(api.metrics().await.value("sukkal_paused_queue_claims_total"), Some(2.0));
 }
 
 #[tokio::test]

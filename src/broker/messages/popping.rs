@@ -53,7 +53,10 @@ impl Broker {
         let (popped, guard) = match guard.taken_by(store.pop_messages(queue, pop, limit).await)? {
             Taken::Messages(taken) => taken,
             Taken::Nothing => return Ok(Taken::Nothing),
-            Taken::Paused => return Ok(Taken::Paused),
+            Taken::Paused => {
+                self.metrics.count_paused_claim();
+                return Ok(Taken::Paused);
+            }
         };
         let is_final = store.pops_are_final();
         let DecryptedPop { messages: value, readable, failed } = self.encryption.decrypt_popped(queue, popped);
