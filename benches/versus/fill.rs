@@ -95,6 +95,7 @@ pub(crate) async fn post(store: &RedisStore, queue: &QueueId, revision: Revision
                 client: &client(),
                 messages,
                 trace: None,
+                origin: None,
                 idempotency: None,
                 durability: None,
             },

@@ -12,8 +12,8 @@ use super::messages::{Delay, Draft, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
 use crate::domain::{
-    Author, Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, QueueId, QueueName, Rank, Retry,
-    Scope, SubscriptionId, SubscriptionSettings, SubscriptionStatus,
+    Author, Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, Origin, QueueId, QueueName, Rank,
+    Retry, Scope, SubscriptionId, SubscriptionSettings, SubscriptionStatus,
 };
 use crate::storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
@@ -172,10 +172,12 @@ impl QueueDeliveries {
         Err(crate::storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
     }
 
-    /// Returns whether [`Self::post`] has posted this message.
+    /// Returns whether this message is one that [`Self::post`] has posted to another queue than the one from
+    /// which it comes.
     #[must_use]
-    pub fn has_posted(&self, message: &Message) -> bool {
+    pub fn is_follow_up(&self, message: &Message) -> bool {
         message.poster == client_id().poster()
+            && message.origin.as_ref().is_none_or(|origin| origin.queue != *self.queue.name())
     }
 
     /// Returns whether the current policy allows posts in the name of this author. Without an author, a
@@ -194,15 +196,26 @@ impl QueueDeliveries {
         self.broker.limits.max_message_ttl
     }
 
+    /// Posts this message to another queue of the project, as a dead letter. Like [`Self::post`].
+    pub async fn post_dead_letter(&self, to: &QueueName, key: &str, message: &Message) -> Result<(), Error> {
+        let origin = Origin { queue: self.queue.name().clone(), id: message.id, claim_count: 0 };
+        let request = PostRequest {
+            trace: message.trace,
+            origin: Some(Box::new((origin, message.created_s))),
+            ..post_of(key, message.ttl_s, message.body.clone())
+        };
+        self.send(to, request).await
+    }
+
     /// Posts a message to another queue of the project. Posting again under the same key has no
     /// effect for as long as the store keeps the key. A sealed body stays sealed.
     pub async fn post(&self, to: &QueueName, key: &str, ttl_s: u32, body: Body) -> Result<(), Error> {
+        self.send(to, post_of(key, ttl_s, body)).await
+    }
+
+    async fn send(&self, to: &QueueName, request: PostRequest) -> Result<(), Error> {
         let queue = QueueId::new(self.queue.project().clone(), to.clone()).expect("the project has a queue");
         let caller = Caller::SystemAs(self.client(Vec::new()));
-        // The body is not part of the key, because it may be sealed anew before it is posted again.
-        let idempotency = IdempotencyKey::new(key.as_bytes(), &[]).ok();
-        let draft = Draft { ttl_s: Some(ttl_s.into()), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
-        let request = PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None, durability: None };
         self.broker.post_messages(&caller, queue, request).await.map(drop)
     }
 
@@ -210,6 +223,13 @@ impl QueueDeliveries {
     fn client(&self, roles: Vec<String>) -> Client {
         Client { project: self.queue.project().clone(), id: client_id(), roles, identity: None }
     }
+}
+
+fn post_of(key: &str, ttl_s: u32, body: Body) -> PostRequest {
+    // The body is not part of the key, because it may be sealed anew before it is posted again.
+    let idempotency = IdempotencyKey::new(key.as_bytes(), &[]).ok();
+    let draft = Draft { ttl_s: Some(ttl_s.into()), delay: Delay::Unset, tenant: TenantDraft::Unset, body };
+    PostRequest { drafts: vec![draft], bytes: 0, idempotency, trace: None, origin: None, durability: None }
 }
 
 fn client_id() -> ClientId {

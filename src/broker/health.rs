@@ -107,7 +107,7 @@ impl Broker {
             Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: empty_body() };
             MESSAGES_POSTED.min(self.limits.max_messages_per_post as usize)
         ];
-        let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, durability: None };
+        let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, origin: None, durability: None };
         let query = MessageQuery { echo: true, ..MessageQuery::default() };
         let wanted =
             ClaimRequest { term: TermDraft { ttl_s: Some(60), grace_s: Some(300) }, ..ClaimRequest::default() };

@@ -273,7 +273,14 @@ mod tests {
         let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
         let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
         let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body };
-        let post = PostRequest { drafts: vec![draft], bytes: 0, idempotency: None, trace: None, durability: None };
+        let post = PostRequest {
+            drafts: vec![draft],
+            bytes: 0,
+            idempotency: None,
+            trace: None,
+            origin: None,
+            durability: None,
+        };
         broker.post_messages(&caller, queue.clone(), post).await.unwrap();
         let taken = broker.create_claim(&caller, queue.clone(), ClaimRequest::default()).await.unwrap();
         let claim = taken.messages().expect("the message is available").value.id;

@@ -11,8 +11,8 @@ use crate::broker::deliveries::QueueDeliveries;
 use crate::domain::{Body, QueueName, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
 /// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it has
-/// one and its author may still post. It may be repeated. What push itself has posted is not posted again: otherwise, messages
-/// would multiply in queues that are each other's dead-letter queues.
+/// one and its author may still post. It may be repeated. What push has posted to this queue is not posted
+/// again: otherwise, messages would multiply in queues that are each other's dead-letter queues.
 ///
 /// # Errors
 ///
@@ -25,9 +25,9 @@ pub(super) async fn post_dead_letter(
 ) -> Result<(), Error> {
     let Delivery { message, due_us, .. } = delivery;
     match &target.options.dead_letter_queue {
-        Some(to) if !deliveries.has_posted(message) && may_post(deliveries, id, target, to) => {
+        Some(to) if !deliveries.is_follow_up(message) && may_post(deliveries, id, target, to) => {
             let key = format!("{id}/{}/{due_us}", message.id);
-            deliveries.post(to, &key, message.ttl_s, message.body.clone()).await
+            deliveries.post_dead_letter(to, &key, message).await
         }
         _ => Ok(()),
     }

@@ -10,7 +10,7 @@ use super::queues::QueueStore;
 use super::record;
 use crate::domain::{
     Body, ClaimId, ClientId, Creation, Durability, IdempotencyKey, Message, MessageId, Metadata, NewMessage, Order,
-    Queue, QueueId, QueueLimits, Quota, Rank, Revision, Scope, Stats, Taken, TraceContext,
+    Origin, Queue, QueueId, QueueLimits, Quota, Rank, Revision, Scope, Stats, Taken, TraceContext,
 };
 
 /// Maximum total size in bytes of the message records in one reply. A single message may exceed it.
@@ -147,6 +147,9 @@ pub struct Post<'a> {
     pub messages: &'a [NewMessage],
     /// Trace context of the request, which is kept with each message.
     pub trace: Option<TraceContext>,
+    /// If the message is the dead letter of a subscription: its origin, and the time at which it was posted
+    /// there, in seconds since 1970.
+    pub origin: Option<&'a (Origin, u64)>,
     /// Limits of the queue.
     pub limits: QueueLimits,
     /// The idempotency key, and the time in seconds for which the store keeps the result under this

@@ -45,10 +45,12 @@ const TRACE_BYTES: usize = TRACE_MARKER.len() + TraceContext::BYTES;
 pub(super) const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
-/// Returns the record of a new message.
+/// Returns the record of a new message. `origin` is that of a dead letter, with its creation time in
+/// seconds.
 #[must_use]
-pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>) -> Bytes {
-    encode(message.ttl_s, message.body.as_msgpack(), &[], trace)
+pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>, origin: Option<&(Origin, u64)>) -> Bytes {
+    let dead_letter = origin.map(|(origin, created_s)| elements_of(origin, *created_s)).unwrap_or_default();
+    encode(message.ttl_s, message.body.as_msgpack(), &dead_letter, trace)
 }
 
 /// Returns the sum of the sizes of the messages that these bodies and this trace context give, in
@@ -129,16 +131,22 @@ pub(super) fn origin_queue(id: MessageId, record: &Bytes) -> Result<Option<Queue
 
 /// Returns the record of a dead letter with the body and the trace context of `parts`.
 fn with_origin(ttl_s: u32, parts: &Parts, origin: &Origin, created_s: u64) -> Bytes {
-    let origin = OriginRecord(origin.queue.to_string(), origin.id.bits(), origin.claim_count);
-    let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
-    let created = rmp_serde::to_vec(&created_s).expect("a number has a MessagePack form");
-    encode(ttl_s, &parts.body, &[origin, created].concat(), parts.trace)
+    encode(ttl_s, &parts.body, &elements_of(origin, created_s), parts.trace)
 }
 
-/// Returns the record of a message that was read, without its origin. A retry keeps it, because the
-/// message may be gone from its queue before the retry is due.
+/// Returns the further elements of a dead letter.
+fn elements_of(origin: &Origin, created_s: u64) -> Vec<u8> {
+    let origin = OriginRecord(origin.queue.as_str().to_owned(), origin.id.bits(), origin.claim_count);
+    let origin = rmp_serde::to_vec(&origin).expect("text and numbers have a MessagePack form");
+    let created = rmp_serde::to_vec(&created_s).expect("a number has a MessagePack form");
+    [origin, created].concat()
+}
+
+/// Returns the record of a message that was read. A retry keeps it, because the message may be gone from
+/// its queue before the retry is due.
 pub(super) fn kept(message: &Message) -> Bytes {
-    encode(message.ttl_s, message.body.as_msgpack(), &[], message.trace)
+    let dead_letter = message.origin.as_ref().map(|origin| elements_of(origin, message.created_s)).unwrap_or_default();
+    encode(message.ttl_s, message.body.as_msgpack(), &dead_letter, message.trace)
 }
 
 /// Returns the message of such a record, which `poster` has posted at `created_s`.
@@ -158,7 +166,7 @@ pub(super) fn kept_message(
         claim: None,
         claim_count: 0,
         state: None,
-        origin: None,
+        origin: parts.origin.map(|(origin, _)| origin),
         trace: parts.trace,
         poster,
         body: Body::from_msgpack(parts.body),
@@ -235,7 +243,7 @@ impl TryFrom<OriginRecord> for Origin {
     type Error = Error;
 
     fn try_from(OriginRecord(queue, id, claim_count): OriginRecord) -> Result<Self, Error> {
-        let queue = queue.parse().map_err(|_| {
+        let queue = QueueName::from_stored(&queue).map_err(|_| {
             Error::Corrupt(format!("the origin of a dead letter is {queue:?}, which is not a queue name"))
         })?;
         Ok(Self { queue, id: MessageId::from_bits(id), claim_count })
@@ -281,7 +289,7 @@ mod tests {
 
     fn posted(trace: Option<TraceContext>) -> Bytes {
         let body = Body::from_msgpack(VALUE.to_vec().into());
-        new(&NewMessage { ttl_s: TTL_S, delay_s: 0, body, assignment: None }, trace)
+        new(&NewMessage { ttl_s: TTL_S, delay_s: 0, body, assignment: None }, trace, None)
     }
 
     fn read(record: &Bytes) -> Message {

@@ -164,7 +164,7 @@ impl Bench {
 
     /// Returns the messages in a queue.
     async fn messages_of(&self, queue: &str) -> Vec<Value> {
-        let path = format!("/v2/queues/{queue}/messages?echo=true");
+        let path = format!("/v2/queues/{queue}/messages?echo=true&include_origin=true");
         let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
         document["messages"].as_array().unwrap().clone()
     }

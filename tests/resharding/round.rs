@@ -123,7 +123,8 @@ impl Round {
                     })
                     .collect();
                 self.backlog.fetch_add(i64::try_from(drafts.len()).unwrap(), Ordering::Relaxed);
-                let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, durability: None };
+                let request =
+                    PostRequest { drafts, bytes: 0, idempotency: None, trace: None, origin: None, durability: None };
                 let broker = self.broker(&mut random);
                 posted.extend(broker.post_messages(&self.caller, self.queue.clone(), request).await.unwrap().value.ids);
             }

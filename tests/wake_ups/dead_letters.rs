@@ -110,7 +110,7 @@ impl TestQueue {
             Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body }
         };
         let drafts = numbers.iter().map(draft).collect();
-        let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, durability: None };
+        let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, origin: None, durability: None };
         let (broker, caller) = (self.broker(), self.caller());
         broker.post_messages(&caller, queue.clone(), request).await?;
         Ok(())

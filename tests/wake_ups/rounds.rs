@@ -236,6 +236,7 @@ impl TestQueue {
                         client: self.client(),
                         messages,
                         trace: None,
+                        origin: None,
                         idempotency: None,
                         durability: None,
                     };
@@ -270,8 +271,14 @@ impl TestQueue {
 
     async fn post(&mut self, count: usize) -> Result<(), Unavailable> {
         let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
-        let request =
-            PostRequest { drafts: vec![draft; count], bytes: 0, idempotency: None, trace: None, durability: None };
+        let request = PostRequest {
+            drafts: vec![draft; count],
+            bytes: 0,
+            idempotency: None,
+            trace: None,
+            origin: None,
+            durability: None,
+        };
         let broker = self.services[self.below(2)].0.clone();
         broker.post_messages(&self.caller, self.queue.clone(), request).await?;
         Ok(())

@@ -112,7 +112,7 @@ async fn post(
     let bytes = body.len() as u64;
     let idempotency = idempotency_of(&parts.headers, &drafts)?;
     let of_headers = warnings_of_headers(&parts.headers);
-    let request = PostRequest { drafts, bytes, idempotency, trace, durability };
+    let request = PostRequest { drafts, bytes, idempotency, trace, origin: None, durability };
     let WithWarnings { value: Posted { ids, durability }, warnings } =
         broker.post_messages(&caller, queue.clone(), request).await?;
     let location = [(LOCATION, messages::location(&queue, &ids))];

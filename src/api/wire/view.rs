@@ -25,6 +25,9 @@ pub struct View {
 #[derive(Debug, Serialize)]
 pub struct OriginDocument<'a> {
     queue: &'a str,
+    /// The same name, if it is that of a topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
     id: Uuid,
     claim_count: u32,
 }
@@ -53,7 +56,8 @@ impl View {
     #[must_use]
     pub fn origin(self, origin: Option<&Origin>) -> Option<OriginDocument<'_>> {
         let origin = origin.filter(|_| self.origins)?;
-        Some(OriginDocument { queue: origin.queue.plain(), id: origin.id.into(), claim_count: origin.claim_count })
+        let Origin { queue, id, claim_count } = origin;
+        Some(OriginDocument { queue: queue.plain(), topic: queue.topic(), id: (*id).into(), claim_count: *claim_count })
     }
 
     /// Returns the `traceparent` of a message if trace contexts are included.

@@ -11,8 +11,8 @@ use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
-    Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Queue, QueueId, ShardAssignment,
-    Sharding, Tenant, TraceContext, Warning, WithWarnings,
+    Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Origin, Queue, QueueId,
+    ShardAssignment, Sharding, Tenant, TraceContext, Warning, WithWarnings,
 };
 use crate::storage::{self, Post, PostOutcome, Weight};
 
@@ -69,6 +69,9 @@ pub struct PostRequest {
     pub idempotency: Option<IdempotencyKey>,
     /// The trace context of the request.
     pub trace: Option<TraceContext>,
+    /// If the message is the dead letter of a subscription: its origin, and the time at which it was posted
+    /// there, in seconds since 1970.
+    pub origin: Option<Box<(Origin, u64)>>,
     /// The durability that the client requires.
     pub durability: Option<Durability>,
 }
@@ -179,8 +182,8 @@ impl Broker {
             store.release_permit();
         }
         let (last_known_revision, client) = (known.revision, &client.id);
-        let (trace, limits) = (request.trace, limits.queue);
-        let post = Post { last_known_revision, client, messages, trace, limits, idempotency, durability };
+        let (trace, origin, limits) = (request.trace, request.origin.as_deref(), limits.queue);
+        let post = Post { last_known_revision, client, messages, trace, origin, limits, idempotency, durability };
         Ok(store.post_messages(queue, &post).await?)
     }
 

@@ -1,13 +1,13 @@
 //! `sukkal dead`: lists dead letters, and moves them back to the queues that they came from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::arguments::segment;
 use super::error::Error;
-use super::http::{Service, queue_path};
+use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, inline};
 use super::pages::Pages;
 use super::queues::QueueList;
@@ -76,16 +76,24 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
     output.table(table.table())
 }
 
-/// Lists the queues that others name as their dead-letter queue.
+/// Lists the queues that others, or their subscriptions, name as their dead-letter queue.
 async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> {
-    let mut sources = BTreeMap::<String, Vec<String>>::new();
+    let mut sources = BTreeMap::<String, BTreeSet<String>>::new();
     let mut queues = QueueList::new(service, "", true, None);
     while let Some(page) = queues.next().await? {
         for queue in page {
-            if let (Some(dead), Some(name)) = (queue["metadata"]["_dead_letter_queue"].as_str(), queue["name"].as_str())
-            {
-                sources.entry(dead.to_owned()).or_default().push(name.to_owned());
+            let Some(name) = queue["name"].as_str() else { continue };
+            let of_subscriptions = subscription_targets(service, "queues", name).await?;
+            let of_claims = queue["metadata"]["_dead_letter_queue"].as_str().map(str::to_owned);
+            for dead in of_claims.into_iter().chain(of_subscriptions) {
+                sources.entry(dead).or_default().insert(name.to_owned());
             }
+        }
+    }
+    for topic in if_present(Pages::new(service, "topics", "/v2/topics".to_owned(), None).all().await)? {
+        let Some(name) = topic["name"].as_str() else { continue };
+        for dead in subscription_targets(service, "topics", name).await? {
+            sources.entry(dead).or_default().insert(format!("topic {name}"));
         }
     }
     let mut table = Table::new(&[("NAME", Align::Left), ("MESSAGES", Align::Right), ("FROM", Align::Left)]);
@@ -94,6 +102,7 @@ async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> 
         if output.is_json() {
             output.document(&json!({ "name": name, "messages": total, "from": from }))?;
         } else {
+            let from: Vec<String> = from.into_iter().collect();
             table.row([
                 inline(&Value::from(name), true).into(),
                 count(&total).into(),
@@ -102,4 +111,20 @@ async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> 
         }
     }
     output.table(&table)
+}
+
+/// Returns the dead-letter queues of the subscriptions of a queue or topic.
+async fn subscription_targets(service: &Service, plural: &str, name: &str) -> Result<Vec<String>, Error> {
+    let path = format!("/v2/{plural}/{}/subscriptions", encode(name));
+    let subscriptions = if_present(Pages::new(service, "subscriptions", path, None).all().await)?;
+    let target = |subscription: &Value| subscription["options"]["dead_letter_queue"].as_str().map(str::to_owned);
+    Ok(subscriptions.iter().filter_map(target).collect())
+}
+
+/// Returns the items, or none if the service does not have this list or does not show it to the caller.
+fn if_present(items: Result<Vec<Value>, Error>) -> Result<Vec<Value>, Error> {
+    match items {
+        Err(Error::NotFound(_) | Error::Refused { status: 403 | 404, .. }) => Ok(Vec::new()),
+        items => items,
+    }
 }

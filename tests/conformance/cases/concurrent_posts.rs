@@ -26,6 +26,7 @@ impl Subject {
                 client: &by,
                 messages: &request.messages,
                 trace: None,
+                origin: None,
                 idempotency: request.idempotency.as_ref().map(|idempotency| (idempotency, 600)),
                 durability: None,
             };

@@ -19,6 +19,7 @@ impl Subject {
             client: by,
             messages: batch,
             trace: None,
+            origin: None,
             idempotency: Some((&once, KEPT_S)),
             durability: None,
         };
@@ -108,6 +109,7 @@ pub(in crate::conformance) async fn a_post_that_stored_nothing_is_not_remembered
         client: &by,
         messages: &batch,
         trace: None,
+        origin: None,
         idempotency: Some((&once, KEPT_S)),
         durability: None,
     };

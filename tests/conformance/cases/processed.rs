@@ -62,6 +62,7 @@ pub(in crate::conformance) async fn a_post_that_is_repeated_counts_once(subject:
         idempotency: Some((&key, 600)),
         durability: None,
         trace: None,
+        origin: None,
     };
 
     let outcomes = join_all((0..20).map(|_| subject.store().post_messages(&queue, &post))).await;

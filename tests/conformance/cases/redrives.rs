@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sukkal::domain::{
-    Message, MessageId, NewMessage, QueueId, Redrive, Selection, Sharding, Task, TaskId, TaskState, Tenant,
+    Message, MessageId, NewMessage, Origin, QueueId, QueueKind, QueueName, Redrive, Selection, Sharding, Task, TaskId,
+    TaskState, Tenant,
 };
 use sukkal::storage::{RedriveStep, TaskCreation, run_redrive};
 use uuid::Uuid;
@@ -103,6 +104,21 @@ pub(in crate::conformance) async fn dead_letters_return_to_their_origins_in_orde
 }
 
 /// A moved message lives for its own time to live again, and all deliveries are before it again.
+/// The dead letters of subscriptions are posts.
+pub(in crate::conformance) async fn a_posted_dead_letter_returns_to_its_topic(subject: &Subject) {
+    let (dead, queue) = (subject.queue("dead").await, subject.queue("news").await);
+    let name = QueueName::of_kind(QueueKind::Topic, "news").unwrap();
+    let topic = QueueId::new(subject.project().clone(), name.clone()).unwrap();
+    subject.create(&topic).await;
+    let origin = (Origin { queue: name, id: MessageId::from_bits(9), claim_count: 0 }, 1_000_000_000);
+    subject.post_dead_letter(&dead, message(LONG_S, 0), &origin, None).await;
+
+    assert_eq!(progress(&subject.redrive(&dead, &ALL).await), done(1, 0));
+
+    assert_eq!(subject.contents(&topic).await[0].origin, Some(origin.0));
+    assert_eq!(subject.count(&queue).await, 0);
+}
+
 pub(in crate::conformance) async fn a_moved_message_has_a_fresh_life_and_no_deliveries(subject: &Subject) {
     let keys = json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"});
     let (queue, dead) = (subject.id("q"), subject.id("dead"));

@@ -19,6 +19,7 @@ impl Subject {
             client: &by,
             messages: &messages,
             trace,
+            origin: None,
             idempotency: None,
             durability: None,
         };

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal::domain::{
-    Body, ClaimId, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, ProjectId, Queue,
-    QueueId, QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary,
+    Body, ClaimId, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, Origin, ProjectId,
+    Queue, QueueId, QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary, TraceContext,
 };
 use sukkal::storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
 use support::waiting::until;
@@ -204,10 +204,33 @@ impl Subject {
             client,
             messages,
             trace: None,
+            origin: None,
             idempotency: None,
             durability: None,
         };
         self.store().post_messages(queue, &post).await
+    }
+
+    /// Posts a dead letter with this origin and this creation time, in seconds.
+    pub(in crate::conformance) async fn post_dead_letter(
+        &self,
+        queue: &QueueId,
+        letter: NewMessage,
+        origin: &(Origin, u64),
+        trace: Option<TraceContext>,
+    ) {
+        let post = Post {
+            limits: QueueLimits::default(),
+            last_known_revision: self.revision(queue).await,
+            client: &client(0),
+            messages: &[letter],
+            trace,
+            origin: Some(origin),
+            idempotency: None,
+            durability: None,
+        };
+        let outcome = self.store().post_messages(queue, &post).await;
+        assert!(matches!(outcome, Ok(PostOutcome::Posted(_))), "{outcome:?}");
     }
 
     /// Returns up to `limit` messages after the marker.

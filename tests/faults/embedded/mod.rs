@@ -52,6 +52,7 @@ async fn post(store: &dyn Driver, queue: &QueueId, revision: Revision, texts: &[
                 client: &client(),
                 messages: &messages,
                 trace: None,
+                origin: None,
                 idempotency: None,
                 durability: None,
             },

@@ -78,7 +78,7 @@ pub(crate) fn check_durability(store: &EmbeddedStore, level: Durability) -> Resu
 impl Request {
     fn new(queue: &QueueId, post: &Post<'_>) -> Self {
         let messages = post.messages.iter().map(|message| {
-            let record = record::new(message, post.trace);
+            let record = record::new(message, post.trace, post.origin);
             NewMessage {
                 nonce: nonce_bytes(Nonce::random()),
                 delay_s: message.delay_s,

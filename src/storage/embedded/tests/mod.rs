@@ -43,6 +43,7 @@ pub(crate) async fn post(store: &EmbeddedStore, queue: &QueueId, count: usize, b
         client: &poster(),
         messages: &messages,
         trace: None,
+        origin: None,
         idempotency: None,
         durability: None,
     };
@@ -66,6 +67,7 @@ pub(crate) async fn fair_queue(store: &EmbeddedStore, posted: usize) -> (QueueId
         client: &client,
         messages: &vec![message; posted],
         trace: None,
+        origin: None,
         idempotency: None,
         durability: None,
     };

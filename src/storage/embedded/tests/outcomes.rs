@@ -25,6 +25,7 @@ async fn a_post_of_an_earlier_release_can_be_repeated() {
             client: &poster(),
             messages: &messages,
             trace: None,
+            origin: None,
             idempotency: Some((&key, 600)),
             durability: None,
         };

@@ -101,7 +101,7 @@ impl Request {
         let (mut records, mut bytes, mut tenants) = (Vec::with_capacity(count), 0, TenantTable::default());
         let nonces: Vec<Nonce> = post.messages.iter().map(|_| Nonce::random()).collect();
         for (message, nonce) in post.messages.iter().zip(&nonces) {
-            let record = record::new(message, post.trace);
+            let record = record::new(message, post.trace, post.origin);
             message_fields.extend_from_slice(&nonce_bytes(*nonce));
             let size = SizeClass::of(record.len());
             bytes += size.bytes_max() as u64;

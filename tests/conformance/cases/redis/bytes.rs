@@ -36,6 +36,7 @@ async fn post_within(subject: &Subject, queue: &QueueId, bytes: u64) -> PostOutc
         client: &by,
         messages: &batch,
         trace: None,
+        origin: None,
         limits,
         idempotency: None,
         durability: None,

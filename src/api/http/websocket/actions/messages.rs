@@ -75,7 +75,7 @@ async fn post(
         }
     }
     let idempotency = idempotency_of(&headers, &drafts)?;
-    let post = PostRequest { drafts, bytes, idempotency, trace, durability };
+    let post = PostRequest { drafts, bytes, idempotency, trace, origin: None, durability };
     let posted = broker.post_messages(&caller, queue, post).await?;
     let ids: Vec<String> = posted.value.ids.iter().map(ToString::to_string).collect();
     warnings.extend(posted.warnings);
