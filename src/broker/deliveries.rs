@@ -196,12 +196,19 @@ impl QueueDeliveries {
         self.broker.limits.max_message_ttl
     }
 
-    /// Posts this message to another queue of the project, as a dead letter. Like [`Self::post`].
-    pub async fn post_dead_letter(&self, to: &QueueName, key: &str, message: &Message) -> Result<(), Error> {
+    /// Posts this message to another queue of the project as a dead letter, like [`Self::post`]. Its age
+    /// begins at `created_s`, in seconds since 1970.
+    pub async fn post_dead_letter(
+        &self,
+        to: &QueueName,
+        key: &str,
+        message: &Message,
+        created_s: u64,
+    ) -> Result<(), Error> {
         let origin = Origin { queue: self.queue.name().clone(), id: message.id, claim_count: 0 };
         let request = PostRequest {
             trace: message.trace,
-            origin: Some(Box::new((origin, message.created_s))),
+            origin: Some(Box::new((origin, created_s))),
             ..post_of(key, message.ttl_s, message.body.clone())
         };
         self.send(to, request).await

@@ -23,11 +23,11 @@ pub(super) async fn post_dead_letter(
     target: &Target,
     delivery: &Delivery,
 ) -> Result<(), Error> {
-    let Delivery { message, due_us, .. } = delivery;
+    let Delivery { message, due_us, begins_us, .. } = delivery;
     match &target.options.dead_letter_queue {
         Some(to) if !deliveries.is_follow_up(message) && may_post(deliveries, id, target, to) => {
             let key = format!("{id}/{}/{due_us}", message.id);
-            deliveries.post_dead_letter(to, &key, message).await
+            deliveries.post_dead_letter(to, &key, message, begins_us / 1_000_000).await
         }
         _ => Ok(()),
     }

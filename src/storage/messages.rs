@@ -147,8 +147,8 @@ pub struct Post<'a> {
     pub messages: &'a [NewMessage],
     /// Trace context of the request, which is kept with each message.
     pub trace: Option<TraceContext>,
-    /// If the message is the dead letter of a subscription: its origin, and the time at which it was posted
-    /// there, in seconds since 1970.
+    /// If the message is the dead letter of a subscription: its origin, and the time at which its age
+    /// begins, in seconds since 1970.
     pub origin: Option<&'a (Origin, u64)>,
     /// Limits of the queue.
     pub limits: QueueLimits,

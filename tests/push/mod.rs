@@ -169,11 +169,13 @@ impl Bench {
         document["messages"].as_array().unwrap().clone()
     }
 
-    /// Sets the clock of the queue `q` ahead of the real time. The process reads the clock only from time
-    /// to time, and when this subscription has changed.
+    /// Sets the clocks of the queues `q` and `dead` ahead of the real time. The process reads the clock only
+    /// from time to time, and when this subscription has changed.
     async fn set_clock_ahead(&self, id: &str, seconds: i64) {
-        let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
-        self.store.set_clock(&queue, seconds * 1_000_000).await;
+        for name in ["q", "dead"] {
+            let queue = QueueId::new(ProjectId::new("p").unwrap(), name.parse().unwrap()).unwrap();
+            self.store.set_clock(&queue, seconds * 1_000_000).await;
+        }
         let change = self.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{id}"));
         assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
     }

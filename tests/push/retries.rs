@@ -76,10 +76,7 @@ async fn a_message_whose_retries_are_used_up_goes_to_the_dead_letter_queue(bench
 
 async fn a_dead_letter_says_where_it_comes_from_and_a_redrive_returns_it(bench: Bench) {
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
-    // The store keeps the message until the second attempt.
-    let policy = json!({"retries_with_no_delay": 0, "minimum_delay_retries": 1, "maximum_delay_retries": 0,
-        "minimum_delay": 1, "maximum_delay": 11});
-    let options = json!({"_retry_policy": policy, "dead_letter_queue": "dead"});
+    let options = json!({"_retry_policy": retries_at_once(), "dead_letter_queue": "dead"});
     let created = bench.subscribe(&endpoint.url("/"), options).await;
     bench.post(&numbers(7, 1)).await;
     for round in 1..=2 {
@@ -104,10 +101,14 @@ async fn a_message_that_is_given_up_again_is_a_dead_letter_again(bench: Bench) {
     let ids = bench.post(&numbers(7, 1)).await;
     bench.wait_until(&id(&created), |figures| figures["given_up"] == 1).await;
 
+    bench.set_clock_ahead(&id(&created), 100).await;
     bench.act(&id(&created), "redeliver", &json!({ "ids": ids })).await;
 
     bench.wait_until(&id(&created), |figures| figures["given_up"] == 2).await;
     assert_eq!(bench.bodies_of("dead").await, [json!(7), json!(7)]);
+    // Each lives for its ttl from the time at which it became a dead letter.
+    let ages: Vec<u64> = bench.messages_of("dead").await.iter().map(|letter| letter["age"].as_u64().unwrap()).collect();
+    assert!(ages[0] >= 100 && ages[1] < 50, "{ages:?}");
 }
 
 async fn dead_letters_do_not_go_around_in_a_circle(bench: Bench) {

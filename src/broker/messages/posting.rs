@@ -69,8 +69,8 @@ pub struct PostRequest {
     pub idempotency: Option<IdempotencyKey>,
     /// The trace context of the request.
     pub trace: Option<TraceContext>,
-    /// If the message is the dead letter of a subscription: its origin, and the time at which it was posted
-    /// there, in seconds since 1970.
+    /// If the message is the dead letter of a subscription: its origin, and the time at which its age
+    /// begins, in seconds since 1970.
     pub origin: Option<Box<(Origin, u64)>>,
     /// The durability that the client requires.
     pub durability: Option<Durability>,

@@ -14,6 +14,7 @@ use super::queues::QueueList;
 use super::redrive;
 use super::table::{Align, Table};
 use super::view::{Messages, details};
+use crate::cli::exit::print_message;
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
@@ -76,25 +77,29 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
     output.table(table.table())
 }
 
-/// Lists the queues that others, or their subscriptions, name as their dead-letter queue.
+/// The dead-letter queues, each with what names it.
+type Sources = BTreeMap<String, BTreeSet<String>>;
+
+/// Lists the queues that others, or subscriptions, name as their dead-letter queue.
 async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> {
-    let mut sources = BTreeMap::<String, BTreeSet<String>>::new();
+    let (mut sources, mut names) = (Sources::new(), Vec::new());
     let mut queues = QueueList::new(service, "", true, None);
     while let Some(page) = queues.next().await? {
         for queue in page {
             let Some(name) = queue["name"].as_str() else { continue };
-            let of_subscriptions = subscription_targets(service, "queues", name).await?;
-            let of_claims = queue["metadata"]["_dead_letter_queue"].as_str().map(str::to_owned);
-            for dead in of_claims.into_iter().chain(of_subscriptions) {
-                sources.entry(dead).or_default().insert(name.to_owned());
+            names.push(name.to_owned());
+            if let Some(dead) = queue["metadata"]["_dead_letter_queue"].as_str() {
+                sources.entry(dead.to_owned()).or_default().insert(name.to_owned());
             }
         }
     }
-    for topic in if_present(Pages::new(service, "topics", "/v2/topics".to_owned(), None).all().await)? {
-        let Some(name) = topic["name"].as_str() else { continue };
-        for dead in subscription_targets(service, "topics", name).await? {
-            sources.entry(dead).or_default().insert(format!("topic {name}"));
+    match add_those_of_subscriptions(&names, service, &mut sources).await {
+        Err(Error::Refused { status: 403, text }) => {
+            print_message(&format!("warning: the dead-letter queues of subscriptions are missing: {text}"));
         }
+        // Zaqar has no topics.
+        Err(Error::NotFound(_) | Error::Refused { status: 404, .. }) => {}
+        outcome => outcome?,
     }
     let mut table = Table::new(&[("NAME", Align::Left), ("MESSAGES", Align::Right), ("FROM", Align::Left)]);
     for (name, from) in sources {
@@ -113,18 +118,27 @@ async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> 
     output.table(&table)
 }
 
-/// Returns the dead-letter queues of the subscriptions of a queue or topic.
-async fn subscription_targets(service: &Service, plural: &str, name: &str) -> Result<Vec<String>, Error> {
-    let path = format!("/v2/{plural}/{}/subscriptions", encode(name));
-    let subscriptions = if_present(Pages::new(service, "subscriptions", path, None).all().await)?;
-    let target = |subscription: &Value| subscription["options"]["dead_letter_queue"].as_str().map(str::to_owned);
-    Ok(subscriptions.iter().filter_map(target).collect())
+async fn add_those_of_subscriptions(queues: &[String], service: &Service, to: &mut Sources) -> Result<(), Error> {
+    for queue in queues {
+        add_those_of("queues", queue, queue, service, to).await?;
+    }
+    let mut topics = Pages::new(service, "topics", "/v2/topics".to_owned(), None);
+    while let Some(page) = topics.next().await? {
+        for name in page.iter().filter_map(|topic| topic["name"].as_str()) {
+            add_those_of("topics", name, &format!("topic {name}"), service, to).await?;
+        }
+    }
+    Ok(())
 }
 
-/// Returns the items, or none if the service does not have this list or does not show it to the caller.
-fn if_present(items: Result<Vec<Value>, Error>) -> Result<Vec<Value>, Error> {
-    match items {
-        Err(Error::NotFound(_) | Error::Refused { status: 403 | 404, .. }) => Ok(Vec::new()),
-        items => items,
+/// Adds the dead-letter queues that the subscriptions of a queue or topic name.
+async fn add_those_of(plural: &str, name: &str, shown: &str, service: &Service, to: &mut Sources) -> Result<(), Error> {
+    let path = format!("/v2/{plural}/{}/subscriptions", encode(name));
+    let mut subscriptions = Pages::new(service, "subscriptions", path, None);
+    while let Some(page) = subscriptions.next().await? {
+        for dead in page.iter().filter_map(|subscription| subscription["options"]["dead_letter_queue"].as_str()) {
+            to.entry(dead.to_owned()).or_default().insert(shown.to_owned());
+        }
     }
+    Ok(())
 }

@@ -77,6 +77,8 @@ pub(super) struct Delivery {
     /// When the retry became due that this is, in microseconds since 1970; 0 for the first attempt. It
     /// is the same if the attempt is repeated after a crash.
     pub(super) due_us: u64,
+    /// When the attempt begins by the store's clock, in microseconds since 1970.
+    pub(super) begins_us: u64,
 }
 
 /// The outcome of an attempt.
@@ -277,7 +279,7 @@ impl SubscriptionDeliveries {
         if let Some(retry) = self.due.front() {
             matches(&self.options, &retry.message)?;
             let retry = self.due.pop_front().expect("it has a first one");
-            let delivery = self.delivery(Arc::new(retry.message.clone()), retry.attempts + 1, retry.due_us);
+            let delivery = self.delivery(Arc::new(retry.message.clone()), retry.attempts + 1, retry.due_us, now_us);
             self.running.insert(retry.message.id, Some(retry));
             return Ok(Some(delivery));
         }
@@ -298,14 +300,14 @@ impl SubscriptionDeliveries {
             if is_wanted && !self.running.contains_key(&message.id) && !self.with_retry.contains(&message.id) {
                 self.progress.in_flight.push(message.id);
                 self.running.insert(message.id, None);
-                return Ok(Some(self.delivery(message, 1, 0)));
+                return Ok(Some(self.delivery(message, 1, 0, now_us)));
             }
         }
         Ok(None)
     }
 
-    fn delivery(&self, message: Arc<Message>, attempt: u32, due_us: u64) -> Delivery {
-        Delivery { message, attempt, is_last: self.policy.delay(attempt).is_none(), due_us }
+    fn delivery(&self, message: Arc<Message>, attempt: u32, due_us: u64, begins_us: u64) -> Delivery {
+        Delivery { message, attempt, is_last: self.policy.delay(attempt).is_none(), due_us, begins_us }
     }
 
     /// Records the outcome of an attempt at a time of the store's clock. Returns why the subscription
@@ -396,7 +398,7 @@ impl SubscriptionDeliveries {
         if self.running.contains_key(&message.id) || self.with_retry.contains(&message.id) {
             return;
         }
-        self.add_retry(&self.delivery(message.clone(), 0, now_us), now_us);
+        self.add_retry(&self.delivery(message.clone(), 0, now_us, now_us), now_us);
         self.is_changed = true;
     }
 

@@ -284,7 +284,7 @@ fn a_message_is_repeated_at_once_a_few_times_only() {
     let mut one = subscriber(&serde_json::json!({"_retry_policy": policy}));
 
     let mut due_us = |attempt| {
-        let delivery = one.delivery(message(5), attempt, 0);
+        let delivery = one.delivery(message(5), attempt, 0, 0);
         one.running.insert(delivery.message.id, None);
         end(&mut one, &delivery, FAILED, 0);
         one.take_change().unwrap().new_retries[0].due_us
@@ -297,7 +297,7 @@ fn a_message_is_repeated_at_once_a_few_times_only() {
 #[test]
 fn a_message_whose_dead_letter_is_not_posted_is_sent_again_later() {
     let mut one = subscriber(&serde_json::json!({}));
-    let delivery = one.delivery(message(5), 99, 0);
+    let delivery = one.delivery(message(5), 99, 0, 0);
     assert!(delivery.is_last);
     one.running.insert(delivery.message.id, None);
 
