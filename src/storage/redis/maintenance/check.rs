@@ -2,6 +2,7 @@
 //! operations are hardly delayed.
 
 use bytes::Bytes;
+use futures::future::try_join_all;
 use uuid::Uuid;
 
 use super::walk::UnreachableServers;
@@ -73,8 +74,10 @@ impl RedisStore {
     async fn check_registrations(&self, repairs: bool, check: &mut Check) -> Result<Vec<QueueId>, Error> {
         let mut unregistered = Vec::new();
         let mut scan = self.begin_scan();
-        while let Some(queues) = self.unregistered_step(&mut scan).await? {
-            for queue in queues {
+        while let Some(queues) = self.scan_step(&mut scan).await? {
+            let versions = try_join_all(queues.iter().map(|queue| self.registered_version(queue))).await?;
+            let without_version = queues.into_iter().zip(versions).filter(|(_, version)| version.is_none());
+            for (queue, _) in without_version {
                 if repairs && self.confirm_registration(&queue).await? {
                     check.add_repair(&queue, NOT_REGISTERED);
                 } else if !self.is_registered_or_absent(&queue).await? {

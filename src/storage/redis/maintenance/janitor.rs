@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
@@ -103,22 +104,20 @@ impl RedisStore {
     }
 
     /// Registers the queues among the next keys that are not registered. Returns whether there are more
-    /// keys.
+    /// keys. A server that does not answer is skipped until the next walk.
     async fn register_step(&self, scan: &mut KeyScan) -> bool {
-        let step = async {
-            let Some(queues) = self.unregistered_step(scan).await? else { return Ok(false) };
-            for queue in queues {
-                if self.confirm_registration(&queue).await? {
-                    warn!(%queue, "a queue was not registered and has been registered again");
-                }
+        match self.scan_step(scan).await {
+            Ok(Some(queues)) => {
+                join_all(queues.iter().map(|queue| self.register_if_missing(queue))).await;
+                true
             }
-            Ok::<_, Error>(true)
-        };
-        step.await.unwrap_or_else(|error| {
-            warn!(%error, "the janitor cannot look for queues that are not registered on a server, and tries again at the next walk");
-            scan.skip_server();
-            true
-        })
+            Ok(None) => false,
+            Err(error) => {
+                warn!(%error, "the janitor cannot look for queues that are not registered on a server");
+                scan.skip_server();
+                true
+            }
+        }
     }
 
     /// Visits the queues in which something is due, if it is time to. Then pauses.

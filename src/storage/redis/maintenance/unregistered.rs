@@ -1,7 +1,7 @@
-//! Finds queues that exist and are not registered. A register may lose names in a failover: see
+//! Scans all keys for queues that exist and are not registered. A register may lose names in a failover: see
 //! `confirmer.rs`.
 
-use futures::future::try_join_all;
+use tracing::{debug, warn};
 
 use crate::domain::QueueId;
 use crate::storage::Error;
@@ -36,8 +36,8 @@ impl RedisStore {
         KeyScan { servers, cursor: FIRST.to_owned() }
     }
 
-    /// Returns the queues among the next keys that are not registered, and `None` at the end.
-    pub(super) async fn unregistered_step(&self, scan: &mut KeyScan) -> Result<Option<Vec<QueueId>>, Error> {
+    /// Returns the queues among the next keys, and `None` at the end.
+    pub(super) async fn scan_step(&self, scan: &mut KeyScan) -> Result<Option<Vec<QueueId>>, Error> {
         let Some(server) = scan.servers.last() else {
             return Ok(None);
         };
@@ -49,12 +49,24 @@ impl RedisStore {
         while !found.is_empty() {
             queues.extend(keys::queue_of_key(&found.text()?));
         }
-        let versions = try_join_all(queues.iter().map(|queue| self.registered_version(queue))).await?;
         match cursor.as_str() {
             FIRST => scan.skip_server(),
             _ => scan.cursor = cursor,
         }
-        let queues = queues.into_iter().zip(versions);
-        Ok(Some(queues.filter(|(_, version)| version.is_none()).map(|(queue, _)| queue).collect()))
+        Ok(Some(queues))
+    }
+
+    /// Registers a queue if it is not registered. A failure is logged: the next walk tries again.
+    pub(super) async fn register_if_missing(&self, queue: &QueueId) {
+        let step = async {
+            Ok::<_, Error>(self.registered_version(queue).await?.is_none() && self.confirm_registration(queue).await?)
+        };
+        match step.await {
+            Ok(false) => {}
+            Ok(true) => warn!(%queue, "a queue was not registered and has been registered again"),
+            // The store itself logs an outage.
+            Err(error) if error.is_transient() => debug!(%queue, %error, "cannot confirm the registration of a queue"),
+            Err(error) => warn!(%queue, %error, "cannot confirm the registration of a queue"),
+        }
     }
 }
