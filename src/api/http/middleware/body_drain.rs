@@ -88,12 +88,14 @@ impl RequestBody {
         Some(body)
     }
 
-    /// Reads and drops what the handler has not read, up to [`DRAINED_BYTES_MAX`].
-    pub(super) async fn drain(&self) {
-        let is_arriving = {
+    /// Reads and drops what the handler has not read, up to [`DRAINED_BYTES_MAX`]. Returns whether the
+    /// client sends a body of which the handler has read nothing.
+    pub(super) async fn drain(&self) -> bool {
+        let (is_unread, is_sending, is_arriving) = {
             let mut state = self.state();
             state.share = None;
-            state.is_sending && state.progress != Progress::Failed
+            let is_arriving = state.is_sending && state.progress != Progress::Failed;
+            (state.progress == Progress::Unread, state.is_sending, is_arriving)
         };
         let mut drained_bytes = 0;
         while is_arriving && drained_bytes <= DRAINED_BYTES_MAX {
@@ -102,23 +104,7 @@ impl RequestBody {
                 Some(Err(_)) | None => break,
             }
         }
-    }
-
-    /// Returns whether the client sends bytes that nobody has begun to read. Waits for the first ones,
-    /// unless the client waits for `100 Continue`.
-    pub(super) async fn is_ignored(&self) -> bool {
-        {
-            let state = self.state();
-            if state.progress != Progress::Unread || !state.is_sending {
-                return state.progress == Progress::Unread;
-            }
-        }
-        while let Some(Ok(frame)) = self.clone().frame().await {
-            if frame.data_ref().is_some_and(|bytes| !bytes.is_empty()) {
-                return true;
-            }
-        }
-        false
+        is_unread && (drained_bytes > 0 || !is_sending)
     }
 
     /// Returns whether the client may send more of the body than has been read.

@@ -84,12 +84,6 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     let memory = ResponseMemory::of(&request, &context.client.project, service)?;
     request.extensions_mut().insert(context);
     let response = memory.hold(handler.call(request, service.clone()).await)?;
-    if let Some(body) = body
-        && response.status().is_success()
-        && body.is_ignored().await
-    {
-        warnings.push(Warning::BodyIgnored);
-    }
     Ok(if warnings.is_empty() { response } else { (Warnings(warnings), response).into_response() })
 }
 

@@ -29,6 +29,8 @@ use crate::api::http::parameters::Parameters;
 use crate::api::http::server::connection::Connection;
 use crate::api::http::server::watched::watched;
 use crate::api::http::service::Service;
+use crate::api::http::warnings::Warnings;
+use crate::domain::Warning;
 
 /// A handler whose requests are checked, counted and logged.
 ///
@@ -91,11 +93,11 @@ async fn handle<T, H: Handler<T, Service>>(
         AssertUnwindSafe(called).catch_unwind().await.map_or_else(log_panic, IntoResponse::into_response)
     };
     let respond = async |request| {
-        let response = service.meters.measure(request, body.as_ref(), call_handler).await;
+        let mut response = service.meters.measure(request, body.as_ref(), call_handler).await;
         audit::end(&response).await;
         if let (Some(body), Some(connection)) = (&body, &connection) {
-            if connection.is_known() {
-                body.drain().await;
+            if connection.is_known() && body.drain().await && response.status().is_success() {
+                response = (Warnings(vec![Warning::BodyIgnored]), response).into_response();
             }
             if body.is_unread() {
                 connection.close_unread();
