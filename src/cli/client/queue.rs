@@ -67,7 +67,7 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_name = "NAME")]
         pool: String,
     },
-    /// Deletes all messages of queues, including claimed ones
+    /// Deletes all messages of queues, including claimed ones. Subscriptions stay
     Purge(Deletion),
     /// Deletes queues with all their messages
     #[command(alias = "delete")]
@@ -226,19 +226,25 @@ struct Change {
     method: Method,
     /// The part of the path after the queue.
     path: &'static str,
+    /// What a purge deletes.
+    resource_types: &'static [&'static str],
     done: &'static str,
 }
 
 impl Change {
-    const PAUSE: Self = Self { method: Method::POST, path: "/pause", done: "paused" };
-    const RESUME: Self = Self { method: Method::POST, path: "/resume", done: "resumed" };
-    const PURGE: Self = Self { method: Method::POST, path: "/purge", done: "purged" };
-    const DELETE: Self = Self { method: Method::DELETE, path: "", done: "deleted" };
+    const PAUSE: Self = Self { method: Method::POST, path: "/pause", resource_types: &[], done: "paused" };
+    const RESUME: Self = Self { method: Method::POST, path: "/resume", resource_types: &[], done: "resumed" };
+    /// Without resource types, the service would delete all subscriptions too.
+    const PURGE: Self = Self { method: Method::POST, path: "/purge", resource_types: &["messages"], done: "purged" };
+    const DELETE: Self = Self { method: Method::DELETE, path: "", resource_types: &[], done: "deleted" };
 }
 
 async fn change(change: &Change, queues: &Queues, service: &Service, output: &mut Output) -> Result<(), Error> {
     for queue in &queues.queues {
-        let request = service.request(change.method.clone(), &queue_path(queue, change.path)).repeatable();
+        let mut request = service.request(change.method.clone(), &queue_path(queue, change.path)).repeatable();
+        if !change.resource_types.is_empty() {
+            request = request.json(&json!({ "resource_types": change.resource_types }));
+        }
         request.send().await?;
         let document = json!({ "name": queue, change.done: true });
         output.done(&format!("{} {} {queue}", change.done, service.noun()), &document)?;
