@@ -172,12 +172,10 @@ impl QueueDeliveries {
         Err(crate::storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
     }
 
-    /// Returns whether this message is one that [`Self::post`] has posted to another queue than the one from
-    /// which it comes.
+    /// Returns whether a subscription has posted this message, as a dead letter or a notice.
     #[must_use]
     pub fn is_follow_up(&self, message: &Message) -> bool {
         message.poster == client_id().poster()
-            && message.origin.as_ref().is_none_or(|origin| origin.queue != *self.queue.name())
     }
 
     /// Returns whether the current policy allows posts in the name of this author. Without an author, a

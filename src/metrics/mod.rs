@@ -143,7 +143,7 @@ impl Metrics {
         );
         registry.register(
             "sukkal_paused_queue_claims_total",
-            "Claims and pops that got no messages because their queue is paused",
+            "Attempts of claims and pops to take messages from a paused queue",
             self.paused_claims.clone(),
         );
         registry.register(
@@ -196,7 +196,7 @@ impl Metrics {
         self.refused_requests.0.inc();
     }
 
-    /// Counts a claim or pop that got no messages because its queue is paused.
+    /// Counts an attempt to take messages from a paused queue.
     pub fn count_paused_claim(&self) {
         self.paused_claims.0.inc();
     }

@@ -11,7 +11,7 @@ use crate::broker::deliveries::QueueDeliveries;
 use crate::domain::{Body, QueueName, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
 /// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it has
-/// one and its author may still post. It may be repeated. What push has posted to this queue is not posted
+/// one and its author may still post. It may be repeated. What push itself has posted is not posted
 /// again: otherwise, messages would multiply in queues that are each other's dead-letter queues.
 ///
 /// # Errors

@@ -143,7 +143,7 @@ pub(super) struct OutgoingMessage {
     pub(super) target: Target,
 }
 
-/// The queue to which a message in an outbox goes. It is encoded as its stored name. For a message that a
+/// The queue to which a message in an outbox goes. It is encoded as its name. For a message that a
 /// redrive moves, `~` and the epoch of the queue follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
@@ -238,19 +238,18 @@ impl OutgoingMessage {
 impl Target {
     pub(super) fn encode(&self) -> String {
         match self.epoch {
-            Some(QueueEpoch(epoch)) => format!("{}{BEFORE_EPOCH}{epoch}", self.name.as_str()),
-            None => self.name.as_str().to_owned(),
+            Some(QueueEpoch(epoch)) => format!("{}{BEFORE_EPOCH}{epoch}", self.name),
+            None => self.name.to_string(),
         }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let text = str::from_utf8(bytes).ok()?;
-        // The stored name of a topic begins with the same character.
-        let (name, epoch) = match text.rsplit_once(BEFORE_EPOCH) {
-            Some((name, epoch)) if !name.is_empty() => (name, Some(QueueEpoch(epoch.parse().ok()?))),
-            _ => (text, None),
+        let (name, epoch) = match text.split_once(BEFORE_EPOCH) {
+            Some((name, epoch)) => (name, Some(QueueEpoch(epoch.parse().ok()?))),
+            None => (text, None),
         };
-        Some(Self { name: QueueName::from_stored(name).ok()?, epoch })
+        Some(Self { name: name.parse().ok()?, epoch })
     }
 }
 

@@ -124,9 +124,11 @@ pub(super) fn redriven(id: MessageId, record: &Bytes, now_s: u64) -> Result<Byte
     })
 }
 
-/// Returns the name of the queue from which a message came; `None` if it is not a dead letter.
+/// Returns the name of the queue to which a redrive returns a message; `None` if it is not a dead letter, or
+/// one of a subscription: all other subscriptions would get it again.
 pub(super) fn origin_queue(id: MessageId, record: &Bytes) -> Result<Option<QueueName>, Error> {
-    Ok(Parts::read(id, record)?.origin.map(|(origin, _)| origin.queue))
+    let origin = Parts::read(id, record)?.origin.map(|(origin, _)| origin);
+    Ok(origin.filter(|origin| origin.claim_count > 0).map(|origin| origin.queue))
 }
 
 /// Returns the record of a dead letter with the body and the trace context of `parts`.
@@ -142,11 +144,10 @@ fn elements_of(origin: &Origin, created_s: u64) -> Vec<u8> {
     [origin, created].concat()
 }
 
-/// Returns the record of a message that was read. A retry keeps it, because the message may be gone from
-/// its queue before the retry is due.
+/// Returns the record of a message that was read, without its origin. A retry keeps it, because the
+/// message may be gone from its queue before the retry is due.
 pub(super) fn kept(message: &Message) -> Bytes {
-    let dead_letter = message.origin.as_ref().map(|origin| elements_of(origin, message.created_s)).unwrap_or_default();
-    encode(message.ttl_s, message.body.as_msgpack(), &dead_letter, message.trace)
+    encode(message.ttl_s, message.body.as_msgpack(), &[], message.trace)
 }
 
 /// Returns the message of such a record, which `poster` has posted at `created_s`.
@@ -166,7 +167,7 @@ pub(super) fn kept_message(
         claim: None,
         claim_count: 0,
         state: None,
-        origin: parts.origin.map(|(origin, _)| origin),
+        origin: None,
         trace: parts.trace,
         poster,
         body: Body::from_msgpack(parts.body),

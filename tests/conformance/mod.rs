@@ -280,7 +280,7 @@ suite! {
         ],
         redrives: [
             dead_letters_return_to_their_origins_in_order,
-            a_posted_dead_letter_returns_to_its_topic,
+            the_dead_letter_of_a_subscription_moves_only_to_a_named_queue,
             a_moved_message_has_a_fresh_life_and_no_deliveries,
             a_moved_message_expires_after_its_own_ttl,
             expired_messages_are_not_moved,

@@ -26,14 +26,18 @@ impl Messages {
 
     pub(super) fn add(&mut self, message: &Value) {
         let origin = &message["origin"];
-        let claims = if origin.is_object() { &origin["claim_count"] } else { &message["claim_count"] };
+        let claims = if origin["claim_count"] == 0 { None } else { origin.get("claim_count") };
+        let from = match origin["topic"].as_str() {
+            Some(topic) => format!("topic {topic}").into(),
+            None => origin["queue"].clone(),
+        };
         self.0.row([
             inline(&message["id"], true).into(),
             state(message),
             duration_of(&message["age"]).into(),
             expiry(message).into(),
-            count(claims).into(),
-            inline(&origin["queue"], true).into(),
+            count(claims.unwrap_or(&message["claim_count"])).into(),
+            inline(&from, true).into(),
             inline(&message["body"], false).into(),
         ]);
     }

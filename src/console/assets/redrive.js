@@ -8,15 +8,21 @@ const ORIGINS_MAX = 20;
 /** Pause after a letter, in case another one follows. */
 const TYPING_MS = 300;
 
-/** Returns the queue from which a dead letter came, or an empty text. A redriven message keeps its origin. */
+/** Returns from where a dead letter came, or an empty text. A redriven message keeps its origin. */
 export function origin(message, queue) {
-  const name = message.origin?.queue ?? '';
+  const { queue: name = '', topic } = message.origin ?? {};
+  if (topic) return `topic ${topic}`;
   return name === queue.name ? '' : name;
+}
+
+/** Returns the queue to which a redrive returns a dead letter. One of a subscription was never claimed, and returns nowhere. */
+function home(letter, queue) {
+  return letter.origin?.claim_count ? origin(letter, queue) : '';
 }
 
 /** Says what a redrive will do, and starts it. */
 export async function redrive(page, queue, body, letters, started) {
-  const names = [...new Set(letters.map(letter => origin(letter, queue)).filter(Boolean))];
+  const names = [...new Set(letters.map(letter => home(letter, queue)).filter(Boolean))];
   const exists = new Map();
   const look = async name => {
     if (!exists.has(name)) exists.set(name, Boolean(await find('queues', name, page.signal)));
@@ -53,13 +59,11 @@ function outcomes(queue, letters, to, exists) {
   const amounts = new Map();
   const add = (text, isBad) => amounts.set(text, { isBad, amount: (amounts.get(text)?.amount ?? 0) + 1 });
   for (const letter of letters) {
-    const target = to || origin(letter, queue);
-    // A queue of that name says nothing about the topic.
-    const isThere = !to && letter.origin?.topic ? undefined : exists.get(target);
+    const target = to || home(letter, queue);
     if (['claimed', 'delayed'].includes(letter.state)) add(`Stay, because they are ${letter.state}`, true);
-    else if (!target) add('Stay, because they have no origin', true);
-    else if (isThere === false) add(`Stay, because ${target} does not exist any more`, true);
-    else add(isThere ? `Move to ${target}` : `Move to ${target}, if it exists`, false);
+    else if (!target) add(letter.origin?.claim_count === 0 ? 'Stay, because a subscription gave them up: name a queue' : 'Stay, because they have no origin', true);
+    else if (exists.get(target) === false) add(`Stay, because ${target} does not exist any more`, true);
+    else add(exists.get(target) ? `Move to ${target}` : `Move to ${target}, if it exists`, false);
   }
   return [...amounts].map(([text, { amount, isBad }]) => ({ text: `${text}: ${number(amount)}`, isBad }));
 }
