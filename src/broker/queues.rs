@@ -1,5 +1,7 @@
 //! Operations on queues.
 
+use std::sync::Arc;
+
 use tokio::task::yield_now;
 
 use super::access::{AdmittedStore, Resource, require_client};
@@ -136,6 +138,22 @@ impl Broker {
         let missing = found.is_none().then(|| Warning::NoQueue(queue.name().kind()));
         let value = found.map(|queue| queue.metadata).unwrap_or_default();
         Ok(WithWarnings { value, warnings: missing.into_iter().collect() })
+    }
+
+    /// Returns the warning for a request that found nothing, if its queue does not exist. The store is not
+    /// asked about queues that this process knows, so the warning may be missing for one that was deleted.
+    pub async fn missing_queue(&self, caller: &Caller, action: Action, queue: &QueueId) -> Option<Warning> {
+        if self.known_queues.get(queue).is_some() {
+            return None;
+        }
+        let store = self.store.authorize(caller, action, queue).ok()?.admit().await.ok()?;
+        match store.get_queue(queue).await.ok()? {
+            Some(found) => {
+                self.known_queues.insert(queue.clone(), Arc::new(found));
+                None
+            }
+            None => Some(Warning::NoQueue(queue.name().kind())),
+        }
     }
 
     /// Returns whether the queue exists. The caller must be allowed to perform the action.

@@ -150,11 +150,14 @@ async fn a_stream_is_traced_only_until_it_begins() {
     let collector = Collector::start();
     let mut sukkal = start("memory:", &collector);
     let api = sukkal.project("p");
+    // The store is not asked whether a queue exists that the process knows.
+    answered(api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": "first" }] })), 201).await;
     let follow = api.get("/v2/queues/q/messages?echo=true").header("traceparent", traceparent(TRACE, true));
     let mut events = Events::open(follow).await;
     for name in ["FollowMessages", &format!("GET {MESSAGES}")] {
         collector.span(name, |span| span.name == name).await;
     }
+    assert_eq!(events.bodies(1).await, [json!("first")]);
     for number in 0..3 {
         answered(api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": number }] })), 201).await;
         assert_eq!(events.bodies(1).await, [json!(number)]);

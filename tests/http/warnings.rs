@@ -249,6 +249,7 @@ async fn an_invalid_marker_gets_a_warning() {
         )
     };
     let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
+    answered(api.put("/v2/topics/q"), 201).await;
 
     for marker in ["x", "%00", "00000000-0000-0000-0000-000000000000"] {
         assert_eq!(warnings_of(list("queues", marker), 200).await, [expected("queue")], "{marker}");
@@ -472,9 +473,34 @@ async fn a_queue_that_does_not_exist_gets_a_warning() {
     }
 }
 
+/// A worker or an observer of a misspelled queue would wait for ever.
+#[tokio::test]
+async fn a_consumer_that_finds_nothing_in_a_queue_that_does_not_exist_gets_a_warning() {
+    let api = new_project();
+    answered(api.put("/v2/queues/q"), 201).await;
+    for (method, path, status) in [
+        (Method::POST, "claims", 204),
+        (Method::GET, "claims", 200),
+        (Method::DELETE, "messages?pop=1", 200),
+        (Method::GET, "messages", 200),
+        (Method::GET, "subscriptions", 200),
+    ] {
+        let warned = async |queue: &str| {
+            warnings_of(api.request(method.clone(), &format!("/v2/queues/{queue}/{path}")), status).await
+        };
+        assert_eq!(warned("misspelled").await, ["the queue does not exist"], "{method} {path}");
+        assert_eq!(warned("q").await, [""; 0], "{method} {path}");
+    }
+    let topic = api.get("/v2/topics/misspelled/messages");
+    assert_eq!(warnings_of(topic, 200).await, ["the topic does not exist"]);
+    let stream = api.get("/v2/queues/misspelled/messages").header("Accept", "text/event-stream");
+    assert_eq!(stream.send().await.unwrap().headers()["sukkal-warning"], "the queue does not exist");
+}
+
 #[tokio::test]
 async fn a_parameter_without_a_value_and_credentials_without_effect_get_a_warning() {
     let api = new_project();
+    answered(api.put("/v2/queues/q"), 201).await;
     for (query, expected) in [
         ("echo", &["query parameter \"echo\" has no value, and so no effect"][..]),
         ("limit=&marker=", &["query parameter \"limit\" has no value, and so no effect"]),

@@ -23,6 +23,8 @@ async fn what_has_no_effect_gets_a_warning() {
             json!(["unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?"]),
         ),
         ("queue_get", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
+        ("claim_create", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
+        ("message_delete_many", json!({"queue_name": "none", "pop": 1}), json!(["the queue does not exist"])),
         ("queue_list", json!({"limt": 1}), json!(["unknown field \"limt\" has no effect; did you mean \"limit\"?"])),
         ("message_list", json!({"queue_name": "q", "wait": 1}), json!([wait])),
         (

@@ -22,9 +22,9 @@ use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::api::wire::{links, messages};
 use crate::auth::Caller;
-use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
+use crate::broker::{Action, Broker};
 use crate::domain::{Fence, QueueId, Taken, WithWarnings};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
@@ -72,7 +72,7 @@ async fn create(
     let (limit, wait_s) = (query.integer("limit")?, query.integer("wait")?);
     let prefer = query.last("prefer").map(claims::parse_preference).transpose()?;
     let includes_fence = query.boolean(INCLUDE_FENCE)?.unwrap_or(false);
-    let WithWarnings { value: term, warnings } =
+    let WithWarnings { value: term, mut warnings } =
         match body::read(&parts.headers, body, BODY_BYTES_MAX, Error::Request).await? {
             Some(body) => claims::parse_term(&body)?,
             None => WithWarnings::none(TermDraft::default()),
@@ -86,7 +86,10 @@ async fn create(
             let response = (StatusCode::CREATED, location, fence_header(claim.fence), document).into_response();
             with_return_guard(response, return_guard, deliveries)
         }
-        Taken::Nothing => StatusCode::NO_CONTENT.into_response(),
+        Taken::Nothing => {
+            warnings.extend(broker.missing_queue(&caller, Action::CreateClaim, &queue).await);
+            StatusCode::NO_CONTENT.into_response()
+        }
         Taken::Paused => (StatusCode::NO_CONTENT, response::retry_after_pause()).into_response(),
     };
     Ok((Warnings(warnings), response).into_response())
@@ -106,8 +109,11 @@ async fn list(
     let parameters = [("limit", limit.map(|limit| limit.to_string()))];
     let last = claims.last().map(|claim| claim.id.to_string());
     let links = links::next(&claims::path(&queue), marker.is_some(), &parameters, last.as_deref());
+    let missing_queue = async || broker.missing_queue(&caller, Action::ListClaims, &queue).await;
+    let missing = if claims.is_empty() { missing_queue().await } else { None };
     let claims = claims.iter().map(|claim| ListedClaimDocument::new(&queue, claim)).collect();
-    Ok(response::json(&ClaimListDocument { claims, links }, LIST_BYTES))
+    let document = response::json(&ClaimListDocument { claims, links }, LIST_BYTES);
+    Ok((Warnings(missing.into_iter().collect()), document).into_response())
 }
 
 /// Returns a claim with the messages that it still holds.

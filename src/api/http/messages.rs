@@ -26,9 +26,9 @@ use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::api::wire::{body, links, since, trace_context};
 use crate::auth::Caller;
-use crate::broker::Broker;
 use crate::broker::messages::{Draft, Listed, MessageQuery, PostRequest, Posted, content_of};
 use crate::broker::undelivered::Undelivered;
+use crate::broker::{Action, Broker};
 use crate::domain::durability::InvalidDurability;
 use crate::domain::warning::{NameKind, of_unknown};
 use crate::domain::{Durability, IdempotencyKey, QueueId, QueueKind, Scope, Taken, Warning, WithWarnings};
@@ -191,13 +191,18 @@ async fn list(
             (message_query.marker, message_query.since) =
                 (Some(String::from_utf8_lossy(last.as_bytes()).into_owned()), None);
         }
+        let missing = broker.missing_queue(&caller, Action::FollowMessages, &queue).await;
         let feed = broker.follow(&caller, queue, &message_query).await?;
         let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
-        return Ok(stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events));
+        let stream = stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events);
+        return Ok((Warnings(missing.into_iter().collect()), stream).into_response());
     }
     let listing = broker.list_messages(&caller, &queue, &message_query);
-    let Listed { page, position, warnings } =
+    let Listed { page, position, mut warnings } =
         while_valid(request.headers(), &settings, message_query.wait_s, listing).await?;
+    if page.messages.is_empty() {
+        warnings.extend(broker.missing_queue(&caller, Action::ListMessages, &queue).await);
+    }
     let parameters = [
         ("limit", message_query.limit.map(|limit| limit.to_string())),
         ("echo", echo.map(|echo| echo.to_string())),
@@ -293,15 +298,20 @@ async fn pop_or_delete(
             response::json(&document, messages::documents_bytes(popped))
         };
         let wait_s = query.integer("wait")?;
-        let pop = broker.pop_messages(&caller, queue, count, wait_s);
+        let pop = broker.pop_messages(&caller, queue.clone(), count, wait_s);
+        let mut missing = None;
         let response = match while_valid(&headers, &settings, wait_s, pop).await? {
             Taken::Messages(Undelivered { value: popped, return_guard }) => {
                 with_return_guard(respond(&popped), return_guard, deliveries)
             }
-            Taken::Nothing => respond(&[]),
+            Taken::Nothing => {
+                missing = broker.missing_queue(&caller, Action::PopMessages, &queue).await;
+                respond(&[])
+            }
             Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
         };
-        Ok((without_effect(&query, "pop", &["claim_ids"]), response).into_response())
+        let missing = Warnings(missing.into_iter().collect());
+        Ok((without_effect(&query, "pop", &["claim_ids"]), missing, response).into_response())
     } else {
         let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
         let beside = without_effect(&query, "ids", &POP_PARAMETERS);

@@ -24,7 +24,7 @@ use crate::api::wire::subscriptions::{self, BODY_BYTES_MAX, SubscriptionListDocu
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::subscriptions::{ConfirmedBy, Subscribed};
-use crate::broker::{self, Broker};
+use crate::broker::{self, Action, Broker};
 use crate::domain::{QueueId, QueueKind, Warning, WithWarnings};
 
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
@@ -90,8 +90,11 @@ async fn list(
     let last = page.last().map(|found| found.subscription.id.to_string());
     let links = links::next(&subscriptions::path(&queue), marker.is_some(), &parameters, last.as_deref());
     let document = |found| subscriptions::status_document(&queue, found, with_delivery == Some(true));
+    let missing_queue = async || broker.missing_queue(&caller, Action::ListSubscriptions, &queue).await;
+    let missing = if page.is_empty() { missing_queue().await } else { None };
     let subscriptions = page.iter().map(document).collect();
-    Ok(response::json(&SubscriptionListDocument { subscriptions, links }, LIST_BYTES))
+    let document = response::json(&SubscriptionListDocument { subscriptions, links }, LIST_BYTES);
+    Ok((Warnings(missing.into_iter().collect()), document).into_response())
 }
 
 /// Creates a subscription: `201`, also if the subscriber has one that it has not confirmed.

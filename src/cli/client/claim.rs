@@ -118,9 +118,6 @@ async fn take(
     if response.status == StatusCode::NO_CONTENT {
         // A paused queue has no messages for anybody until somebody resumes it.
         let is_paused = response.header("retry-after").is_some();
-        if !is_paused {
-            service.warn_if_missing(queue).await;
-        }
         let reason = if is_paused { "is paused" } else { "has no available message" };
         return Err(Error::NotFound(format!("queue {queue} {reason}")));
     }
@@ -167,9 +164,6 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
                 inline(&claim["fence"], true).into(),
             ]);
         }
-    }
-    if pages.is_empty() {
-        service.warn_if_missing(queue).await;
     }
     output.table(&table)
 }

@@ -107,9 +107,6 @@ async fn ls(list: &List, service: &Service, output: &mut Output) -> Result<(), E
             if output.is_json() { output.document(&message)? } else { table.add(&message) }
         }
     }
-    if pages.is_empty() {
-        service.warn_if_missing(&list.queue).await;
-    }
     output.table(table.table())
 }
 
@@ -124,9 +121,6 @@ async fn get(queue: &str, ids: &[String], service: &Service, output: &mut Output
 async fn peek(queue: &str, limit: u64, service: &Service, output: &mut Output) -> Result<(), Error> {
     let path = queue_path(queue, &format!("/messages{}&echo=true", details(service)));
     let messages = Pages::new(service, "messages", path, Some(limit)).all().await?;
-    if messages.is_empty() {
-        service.warn_if_missing(queue).await;
-    }
     for (index, message) in messages.iter().enumerate() {
         show(message, index == 0, output)?;
     }

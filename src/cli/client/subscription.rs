@@ -165,9 +165,6 @@ async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Out
             ]);
         }
     }
-    if pages.is_empty() {
-        service.warn_if_missing(queue).await;
-    }
     output.table(&table)
 }
 

@@ -13,8 +13,8 @@ use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::Integer;
 use crate::api::wire::messages;
 use crate::auth::Caller;
-use crate::broker::Broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
+use crate::broker::{self, Broker};
 use crate::domain::{QueueId, Taken};
 
 pub(super) fn actions() -> Vec<Action> {
@@ -37,13 +37,17 @@ fn term(frame: &Frame) -> TermDraft {
 async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
     let limit = frame.request().integer("limit");
     let request = ClaimRequest { limit, term: term(&frame), wait_s: None, prefer: None };
-    match broker.create_claim(&caller, queue, request).await? {
+    match broker.create_claim(&caller, queue.clone(), request).await? {
         Taken::Messages(claim) => {
             let claim = claim.into_delivered();
             let messages = messages::bare_documents(&claim.messages, Some(claim.id));
             frame.respond(201, &json!({ "claim_id": claim.id.to_string(), "messages": messages }))
         }
-        Taken::Nothing | Taken::Paused => frame.respond(204, &json!({ "claim_id": Uuid::new_v4().to_string() })),
+        Taken::Nothing | Taken::Paused => {
+            let missing = broker.missing_queue(&caller, broker::Action::CreateClaim, &queue).await;
+            let document = json!({ "claim_id": Uuid::new_v4().to_string() });
+            frame.respond_with(204, &document, missing.into_iter().collect())
+        }
     }
 }
 
