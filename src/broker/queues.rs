@@ -140,19 +140,23 @@ impl Broker {
         Ok(WithWarnings { value, warnings: missing.into_iter().collect() })
     }
 
-    /// Returns the warning for a request that found nothing, if its queue does not exist. The store is not
+    /// Returns a warning for a request that found nothing, if its queue does not exist. The store is not
     /// asked about queues that this process knows, so the warning may be missing for one that was deleted.
-    pub async fn missing_queue(&self, caller: &Caller, action: Action, queue: &QueueId) -> Option<Warning> {
+    pub async fn missing_queue(&self, caller: &Caller, action: Action, queue: &QueueId) -> Vec<Warning> {
         if self.known_queues.get(queue).is_some() {
-            return None;
+            return Vec::new();
         }
-        let store = self.store.authorize(caller, action, queue).ok()?.admit().await.ok()?;
-        match store.get_queue(queue).await.ok()? {
-            Some(found) => {
+        let find = async || {
+            Ok::<_, Error>(self.store.authorize(caller, action, queue)?.admit().await?.get_queue(queue).await?)
+        };
+        match find().await {
+            Ok(None) => vec![Warning::NoQueue(queue.name().kind())],
+            Ok(Some(found)) => {
                 self.known_queues.insert(queue.clone(), Arc::new(found));
-                None
+                Vec::new()
             }
-            None => Some(Warning::NoQueue(queue.name().kind())),
+            // The request itself has succeeded.
+            Err(_) => Vec::new(),
         }
     }
 

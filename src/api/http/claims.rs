@@ -109,11 +109,13 @@ async fn list(
     let parameters = [("limit", limit.map(|limit| limit.to_string()))];
     let last = claims.last().map(|claim| claim.id.to_string());
     let links = links::next(&claims::path(&queue), marker.is_some(), &parameters, last.as_deref());
-    let missing_queue = async || broker.missing_queue(&caller, Action::ListClaims, &queue).await;
-    let missing = if claims.is_empty() { missing_queue().await } else { None };
+    let mut warnings = Vec::new();
+    if claims.is_empty() {
+        warnings = broker.missing_queue(&caller, Action::ListClaims, &queue).await;
+    }
     let claims = claims.iter().map(|claim| ListedClaimDocument::new(&queue, claim)).collect();
     let document = response::json(&ClaimListDocument { claims, links }, LIST_BYTES);
-    Ok((Warnings(missing.into_iter().collect()), document).into_response())
+    Ok((Warnings(warnings), document).into_response())
 }
 
 /// Returns a claim with the messages that it still holds.

@@ -195,7 +195,7 @@ async fn list(
         let feed = broker.follow(&caller, queue, &message_query).await?;
         let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
         let stream = stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events);
-        return Ok((Warnings(missing.into_iter().collect()), stream).into_response());
+        return Ok((Warnings(missing), stream).into_response());
     }
     let listing = broker.list_messages(&caller, &queue, &message_query);
     let Listed { page, position, mut warnings } =
@@ -299,7 +299,7 @@ async fn pop_or_delete(
         };
         let wait_s = query.integer("wait")?;
         let pop = broker.pop_messages(&caller, queue.clone(), count, wait_s);
-        let mut missing = None;
+        let mut missing = Vec::new();
         let response = match while_valid(&headers, &settings, wait_s, pop).await? {
             Taken::Messages(Undelivered { value: popped, return_guard }) => {
                 with_return_guard(respond(&popped), return_guard, deliveries)
@@ -310,8 +310,7 @@ async fn pop_or_delete(
             }
             Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
         };
-        let missing = Warnings(missing.into_iter().collect());
-        Ok((without_effect(&query, "pop", &["claim_ids"]), missing, response).into_response())
+        Ok((without_effect(&query, "pop", &["claim_ids"]), Warnings(missing), response).into_response())
     } else {
         let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
         let beside = without_effect(&query, "ids", &POP_PARAMETERS);

@@ -90,11 +90,13 @@ async fn list(
     let last = page.last().map(|found| found.subscription.id.to_string());
     let links = links::next(&subscriptions::path(&queue), marker.is_some(), &parameters, last.as_deref());
     let document = |found| subscriptions::status_document(&queue, found, with_delivery == Some(true));
-    let missing_queue = async || broker.missing_queue(&caller, Action::ListSubscriptions, &queue).await;
-    let missing = if page.is_empty() { missing_queue().await } else { None };
+    let mut warnings = Vec::new();
+    if page.is_empty() {
+        warnings = broker.missing_queue(&caller, Action::ListSubscriptions, &queue).await;
+    }
     let subscriptions = page.iter().map(document).collect();
     let document = response::json(&SubscriptionListDocument { subscriptions, links }, LIST_BYTES);
-    Ok((Warnings(missing.into_iter().collect()), document).into_response())
+    Ok((Warnings(warnings), document).into_response())
 }
 
 /// Creates a subscription: `201`, also if the subscriber has one that it has not confirmed.

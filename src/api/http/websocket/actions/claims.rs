@@ -46,7 +46,7 @@ async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
         Taken::Nothing | Taken::Paused => {
             let missing = broker.missing_queue(&caller, broker::Action::CreateClaim, &queue).await;
             let document = json!({ "claim_id": Uuid::new_v4().to_string() });
-            frame.respond_with(204, &document, missing.into_iter().collect())
+            frame.respond_with(204, &document, missing)
         }
     }
 }

@@ -146,13 +146,13 @@ async fn delete_many(
     let (ids, claims) = (request.texts("message_ids")?, request.texts("claim_ids")?);
     if let Some(count) = count_to_pop(&broker, &queue, "message_ids", &ids, &claims, request.integer("pop"))? {
         let (popped, missing) = match broker.pop_messages(&caller, queue.clone(), count, None).await? {
-            Taken::Messages(popped) => (popped.into_delivered(), None),
+            Taken::Messages(popped) => (popped.into_delivered(), Vec::new()),
             Taken::Nothing | Taken::Paused => {
                 (Vec::new(), broker.missing_queue(&caller, broker::Action::PopMessages, &queue).await)
             }
         };
         let document = ListDocument { messages: messages::popped(&popped, View::bare()), links: None };
-        frame.respond_with(200, &document, missing.into_iter().collect())
+        frame.respond_with(200, &document, missing)
     } else {
         let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
         frame.respond_with(204, &json!({}), deleted.warnings)
