@@ -47,11 +47,11 @@ pub struct NewMessage {
 /// Origin of a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The queue in which the message was claimed too often.
+    /// The queue in which the message was claimed too often, or whose subscription has given it up.
     pub queue: QueueName,
     /// Id of the message in that queue.
     pub id: MessageId,
-    /// Number of claims of the message in that queue.
+    /// Number of claims of the message in that queue; 0 if a subscription has given it up.
     pub claim_count: u32,
 }
 

@@ -236,7 +236,7 @@ fn split_value(bytes: &Bytes) -> Result<(Bytes, Bytes), rmp_serde::decode::Error
     Ok((bytes.slice(..end), bytes.slice(end..)))
 }
 
-/// Origin of a dead letter: queue, id, claim count.
+/// Origin of a dead letter: stored name of the queue, id, claim count.
 #[derive(Deserialize, Serialize)]
 struct OriginRecord(String, u128, u32);
 

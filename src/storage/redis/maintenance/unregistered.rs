@@ -1,5 +1,5 @@
-//! Scans all keys for queues that exist and are not registered. A register may lose names in a failover: see
-//! `confirmer.rs`.
+//! Scans all keys for queues that exist and are not registered. A register may lose names in a
+//! failover: see `confirmer.rs`.
 
 use tracing::{debug, warn};
 
