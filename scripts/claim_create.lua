@@ -25,7 +25,7 @@ if is_due then
   return {'due'}
 end
 local policy = read_policy()
-if redis.call('HEXISTS', claims, id) == 1 then
+if redis.call('HEXISTS', call.claims, id) == 1 then
   return {'repeated', outbox_length_of(policy)}
 elseif is_paused then
   return {'paused', 0}
@@ -47,12 +47,12 @@ end
 local claimed = claimed_entries(deliverable, id, ttl, grace, policy.dead_letter_queue ~= '' and 1 or 0)
 put_in_flight(deliverable, claimed, positions)
 -- The first fence follows the last visible rank, and so the fences of a deleted queue of that name.
-local last_fence, claimed_before = last_visible, 0
+local last_fence, claimed_before = call.last_visible, 0
 if counters then
   last_fence, claimed_before = struct.unpack(CLAIM_COUNTERS, counters)
 end
-local fence = math.max(last_fence + 1, now)
-redis.call('HSET', queue, 'k', struct.pack(CLAIM_COUNTERS, fence, claimed_before + #claimed))
+local fence = math.max(last_fence + 1, call.now)
+redis.call('HSET', call.queue, 'k', struct.pack(CLAIM_COUNTERS, fence, claimed_before + #claimed))
 store_claim(id, ttl, claimed, fence, client)
-redis.call('ZADD', claim_ids, '0', id)
-return claim_reply(outbox_length, ttl, now, fence, table.concat(is_first_claim), claimed)
+redis.call('ZADD', call.claim_ids, '0', id)
+return claim_reply(outbox_length, ttl, call.now, fence, table.concat(is_first_claim), claimed)

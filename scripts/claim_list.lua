@@ -9,8 +9,8 @@ assert(#ARGV == 2, 'claim_list: 2 arguments')
 if load_queue() then
   return {'due'}
 end
-local answer, counted = {'claims', decimal(now)}, 0
-for _, id in ipairs(redis.call('ZRANGEBYLEX', claim_ids, '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])) do
+local answer, counted = {'claims', decimal(call.now)}, 0
+for _, id in ipairs(redis.call('ZRANGEBYLEX', call.claim_ids, '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])) do
   local ttl, since, entries, fence, client = read_claim(id)
   counted = counted + #entries
   if counted > LISTED_MESSAGES_MAX and #answer > 2 then

@@ -11,16 +11,16 @@ if load_queue() then
   return {'due'}
 end
 local _, _, claim_entries = read_claim(id)
-redis.call('ZREM', leases, id)
-redis.call('HDEL', claims, id)
-redis.call('ZREM', claim_ids, id)
+redis.call('ZREM', call.leases, id)
+redis.call('HDEL', call.claims, id)
+redis.call('ZREM', call.claim_ids, id)
 local entries_left = claim_entries and still_in_flight(claim_entries) or {}
 if is_withdrawn then
   withdraw(entries_left)
 else
   return_to_ready(entries_left, released_entry)
 end
-if revision and (is_withdrawn or claim_entries and not is_forgotten) then
+if call.revision and (is_withdrawn or claim_entries and not is_forgotten) then
   store_ended(id)
 end
 return {'done'}

@@ -14,12 +14,12 @@ if not known_ttl then
   return {'none'}
 end
 -- Frees memory before anything grows, so that a claim can be renewed when the store is full.
-redis.call('ZREM', leases, id)
+redis.call('ZREM', call.leases, id)
 local entries_left = still_in_flight(entries)
 local renewed = claimed_entries(entries_left, id, ttl, grace, 0)
 if #entries_left > 0 then
-  call_in_chunks('ZREM', in_flight, entries_left)
-  call_in_chunks('ZADD', in_flight, by_rank(renewed))
+  call_in_chunks('ZREM', call.in_flight, entries_left)
+  call_in_chunks('ZADD', call.in_flight, by_rank(renewed))
 end
 store_claim(id, ttl, renewed, fence, client)
 notify(0)

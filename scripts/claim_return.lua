@@ -13,7 +13,7 @@ end
 if not read_claim(id) then
   return {'none'}
 end
-local entry = #key == KEY_BYTES and find_entry(key, {in_flight})
+local entry = #key == KEY_BYTES and find_entry(key, {call.in_flight})
 if not entry or claim_in(entry) ~= id then
   return {'done'}
 elseif delay == 0 then
@@ -21,11 +21,11 @@ elseif delay == 0 then
   return {'done'}
 end
 local entry_in_flight = released_entry(entry) .. string.rep('\0', IN_FLIGHT_BYTES - DELIVERED_BYTES)
-local end_us = now + delay * 1000000
+local end_us = call.now + delay * 1000000
 -- Frees memory before anything grows, so that this works when the store is full.
-redis.call('ZREM', in_flight, entry)
-redis.call('ZADD', in_flight, decimal(rank_of(entry)), entry_in_flight)
-redis.call('ZADD', leases, decimal(end_us), RETURNED .. entry_in_flight)
+redis.call('ZREM', call.in_flight, entry)
+redis.call('ZADD', call.in_flight, decimal(rank_of(entry)), entry_in_flight)
+redis.call('ZADD', call.leases, decimal(end_us), RETURNED .. entry_in_flight)
 schedule_due(end_us)
 notify(0)
 return {'done'}

@@ -8,7 +8,7 @@ local limit = tonumber(ARGV[1])
 
 local dead_letters, bytes = {}, 0
 for index = 0, limit - 1 do
-  local dead_letter = redis.call('LINDEX', outbox, index)
+  local dead_letter = redis.call('LINDEX', call.outbox, index)
   bytes = bytes + (dead_letter and #dead_letter or 0)
   if not dead_letter or bytes > REPLY_BYTES_MAX and index > 0 then
     break

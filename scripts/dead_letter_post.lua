@@ -22,17 +22,17 @@ local RECEIVED = '>I8I8'
 local SAMPLED_SOURCES = 4
 
 local is_due
-is_due, subscription_count = load_queue('n')
-local last_arrival = redis.call('HGET', received, source)
+is_due, call.subscription_count = load_queue('n')
+local last_arrival = redis.call('HGET', call.received, source)
 local last = last_arrival and struct.unpack(RECEIVED, last_arrival) or 0
 local is_first = last == 0
 if last_number <= last then
   return {'posted'}
-elseif not revision and redis.call('EXISTS', moving) == 1 then
+elseif not call.revision and redis.call('EXISTS', call.moving) == 1 then
   return redis.error_reply('NOQUEUE the queue moves')
-elseif not revision or epoch ~= '' and redis.call('HGET', queue, 'e') ~= epoch then
+elseif not call.revision or epoch ~= '' and redis.call('HGET', call.queue, 'e') ~= epoch then
   return {'absent'}
-elseif is_due and (logical_packed or fairness()) then
+elseif is_due and (call.logical_packed or fairness()) then
   return {'due'}
 end
 local fair = fairness()
@@ -55,15 +55,15 @@ end
 post_messages(new)
 -- Removes the last numbers of queues that have sent nothing for a long time, a few at a time. The
 -- whole hash expires a day after the last dead letter.
-if is_first and redis.call('HLEN', received) > 0 then
-  local sampled = redis.call('HRANDFIELD', received, SAMPLED_SOURCES, 'WITHVALUES')
+if is_first and redis.call('HLEN', call.received) > 0 then
+  local sampled = redis.call('HRANDFIELD', call.received, SAMPLED_SOURCES, 'WITHVALUES')
   for i = 1, #sampled, 2 do
     local _, arrived = struct.unpack(RECEIVED, sampled[i + 1])
-    if arrived < now - REMEMBERED_S * 1000000 then
-      redis.call('HDEL', received, sampled[i])
+    if arrived < call.now - REMEMBERED_S * 1000000 then
+      redis.call('HDEL', call.received, sampled[i])
     end
   end
 end
-redis.call('HSET', received, source, struct.pack(RECEIVED, last, now))
-redis.call('EXPIRE', received, REMEMBERED_S)
+redis.call('HSET', call.received, source, struct.pack(RECEIVED, last, call.now))
+redis.call('EXPIRE', call.received, REMEMBERED_S)
 return {'posted'}

@@ -10,26 +10,26 @@ local holder, may_replace = ARGV[1], ARGV[2] == '1'
 
 if load_subscriptions() then
   return {'due'}
-elseif not subscription_count then
+elseif not call.subscription_count then
   return {'none'}
 end
-if not read_lease(queue, DELIVERY_LEASE) then
+if not read_lease(call.queue, DELIVERY_LEASE) then
   -- Fences go on after those of an earlier queue of this name (queue_delete.lua).
-  store_lease(queue, DELIVERY_LEASE, math.max(now, last_visible), 0, NO_CLAIM)
+  store_lease(call.queue, DELIVERY_LEASE, math.max(call.now, call.last_visible), 0, NO_CLAIM)
 end
-local _, _, last_holder = read_lease(queue, DELIVERY_LEASE)
+local _, _, last_holder = read_lease(call.queue, DELIVERY_LEASE)
 if last_holder ~= NO_CLAIM and last_holder ~= holder and not may_replace then
   return {'none'}
 end
-local lost = lost_until(redis.call('HGET', deliveries, 'o'), holder)
-local fence = take_lease(queue, DELIVERY_LEASE, holder, DELIVERY_LEASE_US)
+local lost = lost_until(redis.call('HGET', call.deliveries, 'o'), holder)
+local fence = take_lease(call.queue, DELIVERY_LEASE, holder, DELIVERY_LEASE_US)
 if not fence then
   return {'none'}
 end
-redis.call('HDEL', deliveries, 'o')
+redis.call('HDEL', call.deliveries, 'o')
 if lost > 0 then
-  redis.call('HSET', deliveries, 'o', decimal(lost))
+  redis.call('HSET', call.deliveries, 'o', decimal(lost))
 end
 -- The janitor finds the lease if it expires.
-redis.call('ZADD', due, 'LT', decimal(now + DELIVERY_LEASE_US), hash_tag())
+redis.call('ZADD', call.due, 'LT', decimal(call.now + DELIVERY_LEASE_US), hash_tag())
 return {'taken', decimal(fence), feed_state()}

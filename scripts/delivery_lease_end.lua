@@ -9,19 +9,19 @@ local fence, last, version, next_retry = tonumber(ARGV[1]), tonumber(ARGV[2]), t
 
 if load_subscriptions() then
   return {'due'}
-elseif read_lease(queue, DELIVERY_LEASE) ~= fence then
+elseif read_lease(call.queue, DELIVERY_LEASE) ~= fence then
   return {'ended'}
 end
-local current_version = tonumber(redis.call('HGET', deliveries, 'v')) or 0
-if subscription_count and (last_visible > last or current_version ~= version) then
+local current_version = tonumber(redis.call('HGET', call.deliveries, 'v')) or 0
+if call.subscription_count and (call.last_visible > last or current_version ~= version) then
   return {'busy'}
 end
 -- The next fence keeps a late call of this holder from having an effect.
-store_lease(queue, DELIVERY_LEASE, fence + 1, 0, NO_CLAIM)
-if subscription_count then
-  redis.call('HSET', deliveries, 's', struct.pack(SEEN, last, version, next_retry))
-  if next_retry > now then
-    redis.call('ZADD', due, 'LT', decimal(next_retry), hash_tag())
+store_lease(call.queue, DELIVERY_LEASE, fence + 1, 0, NO_CLAIM)
+if call.subscription_count then
+  redis.call('HSET', call.deliveries, 's', struct.pack(SEEN, last, version, next_retry))
+  if next_retry > call.now then
+    redis.call('ZADD', call.due, 'LT', decimal(next_retry), hash_tag())
   elseif next_retry > 0 then
     signal_deliveries()
   end

@@ -7,7 +7,7 @@
 assert(#ARGV == 3, 'delivery_retries: 3 arguments')
 local id, after, limit = unpack(ARGV)
 
-local reply, bytes = {decimal(now)}, 0
+local reply, bytes = {decimal(call.now)}, 0
 if not has_subscription(id) then
   return reply
 end
@@ -15,9 +15,9 @@ local first, last = retry_range(id)
 if after ~= '' then
   first = '(' .. after
 end
-for _, entry in ipairs(redis.call('ZRANGEBYLEX', retry_times, first, last, 'LIMIT', 0, limit)) do
+for _, entry in ipairs(redis.call('ZRANGEBYLEX', call.retry_times, first, last, 'LIMIT', 0, limit)) do
   local name = retry_name(entry)
-  bytes = bytes + redis.call('HSTRLEN', retries, name)
+  bytes = bytes + redis.call('HSTRLEN', call.retries, name)
   if bytes > REPLY_BYTES_MAX and #reply > 1 then
     break
   end

@@ -22,34 +22,34 @@ local function save_attempts(id, first, last)
     fields[#fields + 1] = field
     values[#values + 1], values[#values + 2] = field, ARGV[at + 1]
   end
-  call_in_chunks('HDEL', deliveries, fields)
-  call_in_chunks('HSET', deliveries, values)
+  call_in_chunks('HDEL', call.deliveries, fields)
+  call_in_chunks('HSET', call.deliveries, values)
 end
 
 -- Removes a retry, unless it has become due at another time.
 local function end_retry(entry)
-  if redis.call('ZREM', retry_times, entry) == 1 then
-    redis.call('HDEL', retries, retry_name(entry))
+  if redis.call('ZREM', call.retry_times, entry) == 1 then
+    redis.call('HDEL', call.retries, retry_name(entry))
   end
 end
 
 local function save_retry(entry, record)
   local name = retry_name(entry)
   -- There is a former record only if this call is repeated, or the caller does not know of it.
-  local former = redis.call('HGET', retries, name)
+  local former = redis.call('HGET', call.retries, name)
   if former then
     local _, due_us = struct.unpack(RETRY_DUE, former)
     local former_entry = string.sub(name, 1, ID_BYTES) .. struct.pack('>I8', due_us) .. string.sub(name, ID_BYTES + 1)
-    redis.call('ZREM', retry_times, former_entry)
-    redis.call('HDEL', retries, name)
+    redis.call('ZREM', call.retry_times, former_entry)
+    redis.call('HDEL', call.retries, name)
   end
-  redis.call('ZADD', retry_times, 0, entry)
-  redis.call('HSET', retries, name, record)
+  redis.call('ZADD', call.retry_times, 0, entry)
+  redis.call('HSET', call.retries, name, record)
 end
 
 if load_queue() then
   return {'due'}
-elseif not renew_lease(queue, DELIVERY_LEASE, fence, DELIVERY_LEASE_US) then
+elseif not renew_lease(call.queue, DELIVERY_LEASE, fence, DELIVERY_LEASE_US) then
   return {'fenced'}
 end
 local at = 2
@@ -60,8 +60,8 @@ while at <= #ARGV do
   local new_at = ended_at + ended_count
   local next_at = new_at + 2 * new_count
   if has_subscription(id) then
-    redis.call('HDEL', deliveries, 'p' .. id)
-    redis.call('HSET', deliveries, 'p' .. id, ARGV[at + 1])
+    redis.call('HDEL', call.deliveries, 'p' .. id)
+    redis.call('HSET', call.deliveries, 'p' .. id, ARGV[at + 1])
     save_attempts(id, attempts_at, ended_at - 1)
     for i = ended_at, new_at - 1 do
       end_retry(ARGV[i])

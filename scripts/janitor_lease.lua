@@ -16,18 +16,18 @@ local TOLERANCE = 0.9
 
 local holder, end_us, last_due_at, last_walk_at = unpack(redis.call('HMGET', lease, 'h', 'u', 'd', 'w'))
 -- A clock that has stepped back must not prolong a lease or a pause.
-local is_live = holder and now < tonumber(end_us) and now >= tonumber(end_us) - duration_ms * 1000
+local is_live = holder and call.now < tonumber(end_us) and call.now >= tonumber(end_us) - duration_ms * 1000
 if is_live and holder ~= process then
   return {'denied'}
 end
 -- Frees memory before anything grows, so that this works when the store is full.
 redis.call('HDEL', lease, 'h', 'u')
 if finished ~= '' then
-  redis.call('HSET', lease, finished == 'walk' and 'w' or 'd', now)
+  redis.call('HSET', lease, finished == 'walk' and 'w' or 'd', call.now)
 end
 local function has_passed(since, pause_ms)
   since = tonumber(since)
-  return not since or since > now or now - since >= pause_ms * 1000 * TOLERANCE
+  return not since or since > call.now or call.now - since >= pause_ms * 1000 * TOLERANCE
 end
 local due_is_due = finished ~= 'due' and has_passed(last_due_at, tonumber(ARGV[4]))
 local walk_is_due = has_passed(last_walk_at, tonumber(ARGV[5]))
@@ -35,5 +35,5 @@ local walk_is_due = has_passed(last_walk_at, tonumber(ARGV[5]))
 if finished == 'walk' or not due_is_due and not walk_is_due then
   return {'idle'}
 end
-redis.call('HSET', lease, 'h', process, 'u', now + duration_ms * 1000)
+redis.call('HSET', lease, 'h', process, 'u', call.now + duration_ms * 1000)
 return {'granted', due_is_due and 1 or 0, walk_is_due and 1 or 0}

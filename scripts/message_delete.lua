@@ -14,11 +14,11 @@ local key, claim, malformed = ARGV[1], ARGV[2], ARGV[3] == 'malformed'
 if load_queue() then
   return {'due'}
 end
-local entry, set = find_entry(key, {in_flight, ready, delayed})
+local entry, set = find_entry(key, {call.in_flight, call.ready, call.delayed})
 if not entry then
   return {'done', 0}
 end
-local holding_claim = set == in_flight and claim_in(entry) or NO_CLAIM
+local holding_claim = set == call.in_flight and claim_in(entry) or NO_CLAIM
 if malformed then
   return {'unknown_claim'}
 elseif claim == '' and holding_claim ~= NO_CLAIM then

@@ -15,11 +15,11 @@ local allowed = {}
 for i = 2, (claim_count or 0) + 1 do
   allowed[ARGV[i]] = true
 end
-local found, set_of = find_entries({unpack(ARGV, (claim_count or 0) + 2)}, {in_flight, ready, delayed})
-local entries_in, count = {[in_flight] = {}, [ready] = {}, [delayed] = {}}, 0
+local found, set_of = find_entries({unpack(ARGV, (claim_count or 0) + 2)}, {call.in_flight, call.ready, call.delayed})
+local entries_in, count = {[call.in_flight] = {}, [call.ready] = {}, [call.delayed] = {}}, 0
 for key, entry in pairs(found) do
   local set = set_of[key]
-  if claim_count and not (set == in_flight and allowed[claim_in(entry)]) then
+  if claim_count and not (set == call.in_flight and allowed[claim_in(entry)]) then
     return {'unclaimed'}
   end
   table.insert(entries_in[set], entry)

@@ -7,8 +7,8 @@ assert(#ARGV >= 1, 'message_get: 1 argument or more')
 if load_queue() then
   return {'due'}
 end
-local found = {'found', decimal(now)}
-local entries = find_entries(ARGV, {ready, in_flight, delayed})
+local found = {'found', decimal(call.now)}
+local entries = find_entries(ARGV, {call.ready, call.in_flight, call.delayed})
 for _, key in ipairs(ARGV) do
   found[#found + 1] = entries[key]
 end

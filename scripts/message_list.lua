@@ -22,14 +22,14 @@ if load_queue() then
   return {'due'}
 end
 local delays = read_policy().delays
-local sets = {ready}
+local sets = {call.ready}
 if include_claimed then
-  sets[#sets + 1] = in_flight
+  sets[#sets + 1] = call.in_flight
 end
 -- A queue may hold delayed messages from before its delays were turned off. They are not part of
 -- its feed, because the links of such a queue have `include_delayed=true` for every reader.
 if include_delayed and delays then
-  sets[#sets + 1] = delayed
+  sets[#sets + 1] = call.delayed
 end
 
 -- Merges two lists of entries in their order, up to this width. It compares ranks and not strings,
@@ -58,7 +58,7 @@ local is_last, is_full = false, false
 while not is_last and not is_full and examined < EXAMINED_MAX do
   local entries
   for _, set in ipairs(sets) do
-    local found = redis.call(command, set, '(' .. after, last_score, 'LIMIT', 0, width)
+    local found = redis.call(command, set, '(' .. after, last_score, 'LIMIT', '0', width)
     entries = entries and merge(entries, found, width) or found
   end
   local last = false
@@ -89,6 +89,8 @@ if #joined == listed * FRESH_BYTES then
   page = {joined}
 end
 -- A queue that is no longer fair by its metadata stays fair until its shards are empty.
-local serves_shards = fairness_packed
-  and (string.sub(fairness_packed, 1, 2) ~= '\0\1' or redis.call('EXISTS', shards) == 1)
-return {'page', decimal(now), delays and 1 or 0, serves_shards and 1 or 0, is_last and 1 or 0, after, unpack(page)}
+local serves_shards = call.fairness_packed
+  and (string.sub(call.fairness_packed, 1, 2) ~= '\0\1' or redis.call('EXISTS', call.shards) == 1)
+return {
+  'page', decimal(call.now), delays and 1 or 0, serves_shards and 1 or 0, is_last and 1 or 0, after, unpack(page),
+}

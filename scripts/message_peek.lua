@@ -13,25 +13,25 @@ if load_queue() then
   return {'due'}
 end
 -- Logical time is ahead of the clock by this much, so delayed messages are due before their ranks.
-local ahead = logical_packed and struct.unpack(LOGICAL_TIME, logical_packed) or 0
-local found, clients, claim_bytes = {'found', decimal(now), #ARGV}, {}, 0
-local entries, set_of = find_entries(ARGV, {ready, in_flight, delayed})
+local ahead = call.logical_packed and struct.unpack(LOGICAL_TIME, call.logical_packed) or 0
+local found, clients, claim_bytes = {'found', decimal(call.now), #ARGV}, {}, 0
+local entries, set_of = find_entries(ARGV, {call.ready, call.in_flight, call.delayed})
 for i, key in ipairs(ARGV) do
   local entry, set = entries[key], set_of[key]
   if entry then
     local state, time, client = 'available', '', ''
-    local claim = set == in_flight and claim_in(entry)
-    if set == delayed then
+    local claim = set == call.in_flight and claim_in(entry)
+    if set == call.delayed then
       state, time = 'delayed', decimal(rank_of(entry) - ahead)
     elseif claim == NO_CLAIM then
-      state, time = 'returned', decimal(redis.call('ZSCORE', leases, RETURNED .. entry))
+      state, time = 'returned', decimal(redis.call('ZSCORE', call.leases, RETURNED .. entry))
     elseif claim then
       if not clients[claim] then
         local bytes
         clients[claim], bytes = client_of(claim)
         claim_bytes = claim_bytes + bytes
       end
-      state, time, client = 'claimed', decimal(redis.call('ZSCORE', leases, claim)), clients[claim]
+      state, time, client = 'claimed', decimal(redis.call('ZSCORE', call.leases, claim)), clients[claim]
     end
     local at = #found
     found[at + 1], found[at + 2], found[at + 3], found[at + 4] = entry, state, time, client

@@ -19,7 +19,7 @@ local is_due, is_paused = load_queue('z')
 local deliverable, outbox_length = {}, 0
 if is_due then
   return {'due'}
-elseif redis.call('HEXISTS', claims, id) == 1 then
+elseif redis.call('HEXISTS', call.claims, id) == 1 then
   local _, _, claimed = read_claim(id)
   for i, entry in ipairs(claimed or {}) do
     deliverable[i] = entry_before_claim(entry)
@@ -40,9 +40,9 @@ else
     store_claim(id, UNLISTED_LEASE_S, claimed, NO_FENCE, '')
   end
 end
-local reply = {'popped', outbox_length, decimal(now)}
+local reply = {'popped', outbox_length, decimal(call.now)}
 if #deliverable > 0 then
-  local records = redis.call('HMGET', messages, unpack(keys_of(deliverable)))
+  local records = redis.call('HMGET', call.messages, unpack(keys_of(deliverable)))
   for i, entry in ipairs(deliverable) do
     if records[i] then
       reply[#reply + 1], reply[#reply + 2] = entry, records[i]

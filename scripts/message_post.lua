@@ -32,7 +32,7 @@ local keys_of_queues = queues * keys_per_queue
 assert(#KEYS >= keys_of_queues + 2 and #ARGV >= 6,
   'message_post: the keys of each queue and two, 4 arguments and those of a part')
 local LAST_REPLY = KEYS[keys_of_queues + 1]
-due = KEYS[keys_of_queues + 2]
+local DUE = KEYS[keys_of_queues + 2]
 local FIRST_PART = 5
 -- Head of a part: index of the queue, number of messages, revision that the requests were made for,
 -- lifetime of the outcome under an idempotency key (s; 0: no key), number of tenants (0: the queue
@@ -83,13 +83,13 @@ end
 
 -- Returns the outcome of a part whose queue has changed since the request was made, or nil.
 local function stale_outcome(part)
-  local current = tonumber(revision)
+  local current = tonumber(call.revision)
   if part.last_known_revision == current then
     return nil
   elseif not current then
     return STALE
   end
-  return STALE .. struct.pack('>I8', current) .. redis.call('HGET', queue, 'm')
+  return STALE .. struct.pack('>I8', current) .. redis.call('HGET', call.queue, 'm')
 end
 
 -- Returns the outcome of a part that would exceed its limits together with the messages of the queue
@@ -99,9 +99,9 @@ local function full_outcome(part, new, is_due)
     return nil
   end
   local exceeded
-  if redis.call('HLEN', messages) + #new.headers + part.count > part.messages_max then
+  if redis.call('HLEN', call.messages) + #new.headers + part.count > part.messages_max then
     exceeded = TOO_MANY
-  elseif known_bytes() and stored_bytes + new.bytes + part.bytes > part.bytes_max then
+  elseif known_bytes() and call.stored_bytes + new.bytes + part.bytes > part.bytes_max then
     exceeded = TOO_LARGE
   end
   return exceeded and (is_due and DUE_FIRST or exceeded)
@@ -127,7 +127,7 @@ local function add_messages(part, new, posted_counts)
   local unpack_header, arguments, head, at = struct.unpack, ARGV, part.head, part.fields_at
   new.bytes = new.bytes + part.bytes
   local last_before, records_at = #new.headers, part.at + part.tenants
-  local now_s_rounded_up = math.floor(now / 1000000) + 1
+  local now_s_rounded_up = math.floor(call.now / 1000000) + 1
   for i = 1, part.count do
     local index = last_before + i
     local ttl
@@ -149,12 +149,15 @@ end
 
 -- Carries out all parts of the post to one queue. `first_key` is the index of its first key.
 local function post_to(first_key, parts)
-  queue, messages, ready, delayed, expirations, shards, tenants, idempotency, idempotency_expirations =
+  local queue, messages, ready, delayed, expirations, shards, tenants, idempotency, idempotency_expirations =
     unpack(KEYS, first_key, first_key + keys_per_queue - 1)
-  now = clock_of(queue)
-  shard_lengths = {}
+  call = {
+    now = clock_of(queue), queue = queue, messages = messages, ready = ready, delayed = delayed,
+    expirations = expirations, shards = shards, tenants = tenants, idempotency = idempotency,
+    idempotency_expirations = idempotency_expirations, due = DUE,
+  }
   local is_due
-  is_due, subscription_count = load_queue('n')
+  is_due, call.subscription_count = load_queue('n')
   local new, posted_counts = {headers = {}, end_seconds = {}, records = {}, candidates = {}, bytes = 0}, {}
   local accepted, first_with = {}, {}
   for _, part in ipairs(parts) do
@@ -177,7 +180,7 @@ local function post_to(first_key, parts)
   end
   if #new.headers == 0 then
     return
-  elseif is_due and (logical_packed or fairness()) then
+  elseif is_due and (call.logical_packed or fairness()) then
     for _, part in ipairs(accepted) do
       outcomes[part.number] = DUE_FIRST
     end

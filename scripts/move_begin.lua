@@ -9,15 +9,15 @@ local OWN_KEYS = 5
 local label = tonumber(ARGV[1])
 
 local known = read_move() or 0
-local ended = tonumber(redis.call('HGET', tombstone, 'v')) or 0
+local ended = tonumber(redis.call('HGET', call.tombstone, 'v')) or 0
 if known == label then
   return 'begun'
 elseif known > label or ended >= label then
   return 'late'
-elseif redis.call('EXISTS', queue, outbox) > 0 then
+elseif redis.call('EXISTS', call.queue, call.outbox) > 0 then
   return 'occupied'
 end
-redis.call('DEL', moving)
+redis.call('DEL', call.moving)
 remove_moving_contents(OWN_KEYS)
-redis.call('HSET', moving, 'l', decimal(label), 't', decimal(now + MOVE_LEASE_US))
+redis.call('HSET', call.moving, 'l', decimal(label), 't', decimal(call.now + MOVE_LEASE_US))
 return 'begun'

@@ -27,5 +27,5 @@ for i = 1, MOVED_KEYS do
     at = at + 4
   end
 end
-redis.call('HSET', moving, 'c', 1, 't', decimal(now + MOVE_LEASE_US))
+redis.call('HSET', call.moving, 'c', 1, 't', decimal(call.now + MOVE_LEASE_US))
 return {'complete'}

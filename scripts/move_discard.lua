@@ -11,11 +11,11 @@ local label = tonumber(ARGV[1])
 if read_move() ~= label then
   return 'done'
 end
-redis.call('DEL', moving)
+redis.call('DEL', call.moving)
 remove_moving_contents(OWN_KEYS)
-local ended = tonumber(redis.call('HGET', tombstone, 'v')) or 0
-if redis.call('EXISTS', queue) == 0 and ended < label then
-  redis.call('HSET', tombstone, 'v', decimal(label), 'c', redis.call('HGET', tombstone, 'c') or 0)
-  redis.call('EXPIRE', tombstone, ARGV[2])
+local ended = tonumber(redis.call('HGET', call.tombstone, 'v')) or 0
+if redis.call('EXISTS', call.queue) == 0 and ended < label then
+  redis.call('HSET', call.tombstone, 'v', decimal(label), 'c', redis.call('HGET', call.tombstone, 'c') or 0)
+  redis.call('EXPIRE', call.tombstone, ARGV[2])
 end
 return 'done'

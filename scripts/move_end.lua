@@ -9,15 +9,15 @@ local OWN_KEYS = 5
 local epoch = tonumber(ARGV[1])
 
 local known, is_complete = read_move()
-if not is_complete or known + 1 ~= epoch or redis.call('EXISTS', queue) == 1 then
+if not is_complete or known + 1 ~= epoch or redis.call('EXISTS', call.queue) == 1 then
   return 'other'
 end
-redis.call('DEL', moving)
+redis.call('DEL', call.moving)
 for i = 1, MOVED_KEYS do
   if redis.call('EXISTS', moving_key(OWN_KEYS, i)) == 1 then
     redis.call('RENAME', moving_key(OWN_KEYS, i), plain_key(OWN_KEYS, i))
   end
 end
-redis.call('HSET', queue, 's', decimal(epoch), 'a', decimal(epoch))
-redis.call('ZADD', due, 'LT', 0, hash_tag())
+redis.call('HSET', call.queue, 's', decimal(epoch), 'a', decimal(epoch))
+redis.call('ZADD', call.due, 'LT', 0, hash_tag())
 return 'done'

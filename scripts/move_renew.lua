@@ -11,6 +11,6 @@ if known ~= tonumber(ARGV[1]) or not is_complete then
   return {'lost'}
 end
 -- Frees memory first, so that this works when the store is full.
-redis.call('HDEL', moving, 't')
-redis.call('HSET', moving, 't', decimal(now + MOVE_LEASE_US))
+redis.call('HDEL', call.moving, 't')
+redis.call('HSET', call.moving, 't', decimal(call.now + MOVE_LEASE_US))
 return {'held', unpack(moving_contents(OWN_KEYS))}

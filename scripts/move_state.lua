@@ -4,6 +4,6 @@
 --       {'exists'} if the queue is there and does not move; or {'absent'}.
 local label, is_complete, lease_ends_at = read_move()
 if not label then
-  return {redis.call('EXISTS', queue) == 1 and 'exists' or 'absent'}
+  return {redis.call('EXISTS', call.queue) == 1 and 'exists' or 'absent'}
 end
 return {'moves', decimal(label), is_complete and 1 or 0, is_lease_live(lease_ends_at, MOVE_LEASE_US) and 0 or 1}

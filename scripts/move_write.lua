@@ -11,7 +11,7 @@ local known, is_complete = read_move()
 if known ~= tonumber(ARGV[1]) or is_complete then
   return 'lost'
 end
-redis.call('HSET', moving, 't', decimal(now + MOVE_LEASE_US))
+redis.call('HSET', call.moving, 't', decimal(call.now + MOVE_LEASE_US))
 if command ~= 'RPUSH' or redis.call('LLEN', KEYS[2]) == before then
   for from = 4, #ARGV, VALUES_PER_CALL_MAX do
     redis.call(command, KEYS[2], unpack(ARGV, from, math.min(from + VALUES_PER_CALL_MAX - 1, #ARGV)))

@@ -10,12 +10,12 @@ load_queue()
 local _, _, pop_entries = read_claim(id)
 local popped = pop_entries and still_in_flight(pop_entries) or {}
 if #popped > 0 then
-  remove_messages(in_flight, popped)
+  remove_messages(call.in_flight, popped)
   remove_empty_blocks(#popped)
 end
-redis.call('ZREM', leases, id)
-redis.call('HDEL', claims, id)
-if is_repeated and revision then
+redis.call('ZREM', call.leases, id)
+redis.call('HDEL', call.claims, id)
+if is_repeated and call.revision then
   store_ended(id)
 end
 return 'done'

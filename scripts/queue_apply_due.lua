@@ -18,7 +18,7 @@ local expired_count = 0
 -- Ends expired claims and delays of returned messages, and makes the messages that they still hold
 -- available again. Returns whether there may be more.
 local function expire_leases()
-  local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', decimal(now), 'LIMIT', 0, LEASES_MAX)
+  local expired = redis.call('ZRANGEBYSCORE', call.leases, '-inf', decimal(call.now), 'LIMIT', 0, LEASES_MAX)
   local ids, rows, entries, released = {}, {}, {}, {}
   for _, lease in ipairs(expired) do
     if #lease == CLAIM_BYTES then
@@ -26,7 +26,7 @@ local function expire_leases()
     end
   end
   if #ids > 0 then
-    rows = redis.call('HMGET', claims, unpack(ids))
+    rows = redis.call('HMGET', call.claims, unpack(ids))
   end
   local next_row = 1
   for _, lease in ipairs(expired) do
@@ -48,10 +48,10 @@ local function expire_leases()
     end
   end
   if #released > 0 then
-    redis.call('ZREM', leases, unpack(released))
+    redis.call('ZREM', call.leases, unpack(released))
     if #ids > 0 then
-      redis.call('HDEL', claims, unpack(released))
-      redis.call('ZREM', claim_ids, unpack(released))
+      redis.call('HDEL', call.claims, unpack(released))
+      redis.call('ZREM', call.claim_ids, unpack(released))
     end
     return_to_ready(still_in_flight(entries), released_entry)
   end
@@ -63,14 +63,14 @@ end
 -- and the number of entries examined.
 local function visit_ranks(first, last, now_s)
   local found, last_visited = {}, last
-  for i, set in ipairs({ready, in_flight, delayed}) do
+  for i, set in ipairs({call.ready, call.in_flight, call.delayed}) do
     found[i] = redis.call('ZRANGEBYSCORE', set, decimal(first), decimal(last), 'LIMIT', 0, ENTRIES_MAX)
     if #found[i] == ENTRIES_MAX then
       last_visited = math.min(last_visited, rank_of(found[i][ENTRIES_MAX]))
     end
   end
   local examined, earliest = 0, NEVER
-  for i, set in ipairs({ready, in_flight, delayed}) do
+  for i, set in ipairs({call.ready, call.in_flight, call.delayed}) do
     local expired = {}
     for _, entry in ipairs(found[i]) do
       if last_visited < last and rank_of(entry) > last_visited then
@@ -100,26 +100,26 @@ local function visit_block(block, first, earliest, now_s)
   earliest = math.min(earliest, next_end_s)
   if last_visited < last then
     -- A message that is added to the block meanwhile lowers this score.
-    redis.call('ZADD', expirations, NEVER, decimal(block))
-    redis.call('HSET', queue, 'x', struct.pack(VISITED, last_visited + 1, earliest))
+    redis.call('ZADD', call.expirations, NEVER, decimal(block))
+    redis.call('HSET', call.queue, 'x', struct.pack(VISITED, last_visited + 1, earliest))
     return examined, true
   end
   if first > block * BLOCK_US then
-    redis.call('HDEL', queue, 'x')
-    earliest = math.min(earliest, tonumber(redis.call('ZSCORE', expirations, decimal(block))) or NEVER)
+    redis.call('HDEL', call.queue, 'x')
+    earliest = math.min(earliest, tonumber(redis.call('ZSCORE', call.expirations, decimal(block))) or NEVER)
   end
   if earliest < NEVER then
-    redis.call('ZADD', expirations, earliest, decimal(block))
+    redis.call('ZADD', call.expirations, earliest, decimal(block))
   else
-    redis.call('ZREM', expirations, decimal(block))
+    redis.call('ZREM', call.expirations, decimal(block))
   end
   return examined, false
 end
 
 -- Removes expired messages. Returns whether there may be more.
 local function expire_messages()
-  local now_s, examined = math.floor(now / 1000000), 0
-  local progress = redis.call('HGET', queue, 'x')
+  local now_s, examined = math.floor(call.now / 1000000), 0
+  local progress = redis.call('HGET', call.queue, 'x')
   if progress then
     local first, earliest = struct.unpack(VISITED, progress)
     local has_more
@@ -128,7 +128,7 @@ local function expire_messages()
       return true
     end
   end
-  local blocks = redis.call('ZRANGEBYSCORE', expirations, '-inf', now_s, 'LIMIT', 0, BLOCKS_MAX)
+  local blocks = redis.call('ZRANGEBYSCORE', call.expirations, '-inf', now_s, 'LIMIT', 0, BLOCKS_MAX)
   for _, text in ipairs(blocks) do
     if examined >= ENTRIES_MAX then
       return true
@@ -147,15 +147,15 @@ end
 -- if the clock has stepped back since.
 local function release_due()
   load_logical_time()
-  if not logical then
+  if not call.logical then
     return false
   end
-  local last_before = last_visible
-  local may_be_more = release_delayed(math.max(logical.time, last_visible))
-  if subscription_count and last_visible > last_before then
+  local last_before = call.last_visible
+  local may_be_more = release_delayed(math.max(call.logical.time, call.last_visible))
+  if call.subscription_count and call.last_visible > last_before then
     signal_deliveries()
   end
-  if redis.call('EXISTS', delayed) == 1 then
+  if redis.call('EXISTS', call.delayed) == 1 then
     store_logical_time()
   else
     clear_logical_time()
@@ -164,21 +164,22 @@ local function release_due()
 end
 
 local function remove_expired_outcomes()
-  local expired = redis.call('ZRANGEBYSCORE', idempotency_expirations, '-inf', decimal(now), 'LIMIT', 0, ENTRIES_MAX)
+  local expired =
+    redis.call('ZRANGEBYSCORE', call.idempotency_expirations, '-inf', decimal(call.now), 'LIMIT', 0, ENTRIES_MAX)
   if #expired > 0 then
-    redis.call('HDEL', idempotency, unpack(expired))
-    redis.call('ZREM', idempotency_expirations, unpack(expired))
+    redis.call('HDEL', call.idempotency, unpack(expired))
+    redis.call('ZREM', call.idempotency_expirations, unpack(expired))
   end
   return #expired == ENTRIES_MAX
 end
 
 -- Removes expired subscriptions. Returns whether there may be more.
 local function remove_expired_subscriptions()
-  if not subscription_count then
+  if not call.subscription_count then
     return false
   end
-  local now_s = math.floor(now / 1000000)
-  local expired = redis.call('ZRANGEBYSCORE', subscription_ends, '-inf', now_s, 'LIMIT', 0, SUBSCRIPTIONS_MAX)
+  local now_s = math.floor(call.now / 1000000)
+  local expired = redis.call('ZRANGEBYSCORE', call.subscription_ends, '-inf', now_s, 'LIMIT', 0, SUBSCRIPTIONS_MAX)
   local removed_count, retry_count = 0, 0
   for _, id in ipairs(expired) do
     if retry_count >= ENTRIES_MAX then
@@ -203,44 +204,44 @@ end
 -- outcomes.
 local function schedule_next(outbox_length, lease_ends_at, deliveries_at, has_more, more_expired)
   -- 0 and not now, because the clock may step back.
-  local time = more_expired and 0 or math.min(first_score(leases), first_score(expirations) * 1000000,
-    logical and first_score(delayed) - logical.offset or math.huge)
+  local time = more_expired and 0 or math.min(first_score(call.leases), first_score(call.expirations) * 1000000,
+    call.logical and first_score(call.delayed) - call.logical.offset or math.huge)
   if time < math.huge then
-    redis.call('HSET', queue, 'd', decimal(time))
+    redis.call('HSET', call.queue, 'd', decimal(time))
   end
-  time = math.min(time, lease_ends_at, deliveries_at, first_score(idempotency_expirations),
-    subscription_count and first_score(subscription_ends) * 1000000 or math.huge,
-    (outbox_length > 0 or has_more) and now or math.huge)
-  redis.call('ZREM', due, hash_tag())
+  time = math.min(time, lease_ends_at, deliveries_at, first_score(call.idempotency_expirations),
+    call.subscription_count and first_score(call.subscription_ends) * 1000000 or math.huge,
+    (outbox_length > 0 or has_more) and call.now or math.huge)
+  redis.call('ZREM', call.due, hash_tag())
   if time < math.huge then
-    redis.call('ZADD', due, decimal(time), hash_tag())
+    redis.call('ZADD', call.due, decimal(time), hash_tag())
   end
 end
 
-subscription_count = select(2, load_queue('n'))
-local outbox_length = redis.call('LLEN', outbox)
-if not revision then
+call.subscription_count = select(2, load_queue('n'))
+local outbox_length = redis.call('LLEN', call.outbox)
+if not call.revision then
   if outbox_length == 0 then
-    redis.call('ZREM', due, hash_tag())
+    redis.call('ZREM', call.due, hash_tag())
   end
   return {'absent', outbox_length, '', 0, 0}
 end
 -- Comes first, because a full store refuses commands that need memory unless the script has written
 -- before.
-redis.call('HDEL', queue, 'd')
+redis.call('HDEL', call.queue, 'd')
 local more_leases, more_expired = expire_leases(), expire_messages()
 if expired_count > 0 then
-  redis.call('HINCRBY', queue, 'te', expired_count)
+  redis.call('HINCRBY', call.queue, 'te', expired_count)
 end
 local more_released = release_due()
 local more_outcomes, more_subscriptions = remove_expired_outcomes(), remove_expired_subscriptions()
-if fairness_packed and not fairness() then
-  redis.call('HDEL', queue, 'f')
+if call.fairness_packed and not fairness() then
+  redis.call('HDEL', call.queue, 'f')
 end
 local has_more = more_leases or more_expired or more_released or more_subscriptions
 local lease_ends_at, abandoned_task = first_task_lease()
-local deliveries_at = subscription_count and deliveries_due_at() or math.huge
+local deliveries_at = call.subscription_count and deliveries_due_at() or math.huge
 schedule_next(outbox_length, lease_ends_at, deliveries_at, has_more or more_outcomes, more_expired)
 return {
-  has_more and 'again' or 'done', outbox_length, abandoned_task, expired_count, deliveries_at <= now and 1 or 0,
+  has_more and 'again' or 'done', outbox_length, abandoned_task, expired_count, deliveries_at <= call.now and 1 or 0,
 }

@@ -7,11 +7,11 @@
 --       of entries in the three sets, rank to continue from or empty, number of messages checked,
 --       then for each finding the message key and a text}.
 assert(#ARGV == 3, 'queue_check: 3 arguments')
-local sets = {ready = ready, delayed = delayed, in_flight = in_flight}
+local sets = {ready = call.ready, delayed = call.delayed, in_flight = call.in_flight}
 local set, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 load_queue()
-if not revision then
+if not call.revision then
   return {'absent'}
 end
 local entry_count, findings = 0, {}
@@ -48,18 +48,18 @@ for i = 1, #found, 2 do
     sets_with_it = sets_with_it + (find_entry(key, {any_set}) and 1 or 0)
     messages_there = messages_there + redis.call('ZCOUNT', any_set, rank, rank)
   end
-  local record_bytes = redis.call('HSTRLEN', messages, key)
-  local visited = redis.call('ZSCORE', expirations, decimal(block_of(rank_of(entry))))
+  local record_bytes = redis.call('HSTRLEN', call.messages, key)
+  local visited = redis.call('ZSCORE', call.expirations, decimal(block_of(rank_of(entry))))
   expect(rank_of(entry) == rank, 'is at another rank than its own')
   expect(sets_with_it <= 1, 'is in two sets')
   expect(messages_there == 1, 'shares its rank with another')
   expect(record_bytes > 0, 'has no record')
   expect(record_bytes <= bytes_max(entry), 'is larger than its size class')
   expect((set == 'in_flight') == (#entry == IN_FLIGHT_BYTES), 'has the entry of another set')
-  expect(set ~= 'ready' or rank <= last_visible, 'is available before its rank was assigned')
+  expect(set ~= 'ready' or rank <= call.last_visible, 'is available before its rank was assigned')
   expect(visited and tonumber(visited) <= current_end_s(entry), 'never ends')
-  expect(not visited or next_due and next_due <= visited * 1000000, 'ends without being due')
-  local score = redis.call('ZSCORE', shards, key)
+  expect(not visited or call.next_due and call.next_due <= visited * 1000000, 'ends without being due')
+  local score = redis.call('ZSCORE', call.shards, key)
   if fair then
     local is_sharded = rank > fair.boundary
     local digit = set == 'ready' and AVAILABLE or set == 'delayed' and DELAYED or IN_FLIGHT
@@ -72,9 +72,9 @@ for i = 1, #found, 2 do
   if #entry == IN_FLIGHT_BYTES then
     local claim = claim_in(entry)
     local lease = claim == NO_CLAIM and RETURNED .. entry or claim
-    expect(redis.call('ZSCORE', leases, lease), 'is held by a lease that does not exist')
+    expect(redis.call('ZSCORE', call.leases, lease), 'is held by a lease that does not exist')
     expect(claim == NO_CLAIM or entries_given_to(claim)[entry], 'is under a claim that does not have it')
   end
 end
 local last = #found == 2 * limit and decimal(tonumber(found[#found]) + 1) or ''
-return {'checked', redis.call('HLEN', messages), entry_count, last, #found / 2, unpack(findings)}
+return {'checked', redis.call('HLEN', call.messages), entry_count, last, #found / 2, unpack(findings)}

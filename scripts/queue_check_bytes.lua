@@ -8,15 +8,15 @@ assert(#ARGV == 2, 'queue_check_bytes: 2 arguments')
 local limit, repairs = tonumber(ARGV[1]), ARGV[2] == 'repair'
 
 load_queue()
-if not revision or redis.call('HLEN', messages) > limit then
+if not call.revision or redis.call('HLEN', call.messages) > limit then
   return {'absent'}
 end
 local sum = 0
-for _, set in ipairs({ready, delayed, in_flight}) do
+for _, set in ipairs({call.ready, call.delayed, call.in_flight}) do
   sum = sum + bytes_of(redis.call('ZRANGE', set, 0, limit))
 end
 local stored = known_bytes()
 if repairs and stored ~= sum then
-  redis.call('HSET', queue, 'b', decimal(sum))
+  redis.call('HSET', call.queue, 'b', decimal(sum))
 end
 return {'checked', decimal(sum), stored and decimal(stored) or ''}

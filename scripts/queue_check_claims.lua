@@ -18,41 +18,41 @@ end
 
 if part == 'leases' then
   local first = tonumber(from)
-  local found = redis.call('ZRANGE', leases, first, first + limit - 1, 'WITHSCORES')
+  local found = redis.call('ZRANGE', call.leases, first, first + limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local lease, end_us = found[i], tonumber(found[i + 1])
     if #lease == CLAIM_BYTES then
       local ttl, since = read_claim_if_readable(lease)
-      expect(redis.call('HEXISTS', claims, lease) == 1, lease, 'does not exist and ends')
+      expect(redis.call('HEXISTS', call.claims, lease) == 1, lease, 'does not exist and ends')
       expect(not ttl or since + ttl * 1000000 == end_us, lease, 'ends at another time than it should')
     end
-    expect(next_due and next_due <= end_us, lease, 'ends without being due')
+    expect(call.next_due and call.next_due <= end_us, lease, 'ends without being due')
   end
   reply[2] = #found == 2 * limit and decimal(first + limit) or ''
   return reply
 end
 local found
 if part == 'tasks' then
-  found = redis.call('HSCAN', tasks, from, 'COUNT', limit)
+  found = redis.call('HSCAN', call.tasks, from, 'COUNT', limit)
 elseif part == 'claims' then
-  found = redis.call('HSCAN', claims, from, 'COUNT', limit)
+  found = redis.call('HSCAN', call.claims, from, 'COUNT', limit)
 else
-  found = redis.call('ZSCAN', part == 'claim_ids' and claim_ids or shards, from, 'COUNT', limit)
+  found = redis.call('ZSCAN', part == 'claim_ids' and call.claim_ids or call.shards, from, 'COUNT', limit)
 end
 for i = 1, #found[2], 2 do
   local name = found[2][i]
   if part == 'claims' then
-    expect(redis.call('ZSCORE', leases, name), name, 'never ends')
+    expect(redis.call('ZSCORE', call.leases, name), name, 'never ends')
     local ttl, _, _, fence = read_claim_if_readable(name)
-    expect(not ttl or fence == NO_FENCE or redis.call('ZSCORE', claim_ids, name), name, 'is not listed')
+    expect(not ttl or fence == NO_FENCE or redis.call('ZSCORE', call.claim_ids, name), name, 'is not listed')
   elseif part == 'claim_ids' then
-    expect(redis.call('HEXISTS', claims, name) == 1, name, 'does not exist and is listed')
+    expect(redis.call('HEXISTS', call.claims, name) == 1, name, 'does not exist and is listed')
   elseif part == 'tasks' then
     local is_running = string.byte(found[2][i + 1]) == TASK_RUNNING
-    expect(is_running == (redis.call('HEXISTS', task_leases, name) == 1), name,
+    expect(is_running == (redis.call('HEXISTS', call.task_leases, name) == 1), name,
       is_running and 'is running without a lease' or 'has ended and has a lease')
   else
-    expect(redis.call('HEXISTS', messages, name) == 1, name, 'is in a shard and has no record')
+    expect(redis.call('HEXISTS', call.messages, name) == 1, name, 'is in a shard and has no record')
   end
 end
 reply[2] = found[1] == '0' and '' or found[1]

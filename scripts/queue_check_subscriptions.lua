@@ -16,11 +16,17 @@ local function expect(condition, id, finding)
   end
 end
 local function exists(id)
-  return redis.call('HEXISTS', subscriptions, id) == 1
+  return redis.call('HEXISTS', call.subscriptions, id) == 1
 end
 
-local sets = {subscription_ids = subscription_ids, subscription_ends = subscription_ends, retry_times = retry_times}
-local hashes = {subscriptions = subscriptions, subscribers = subscribers, deliveries = deliveries, retries = retries}
+local sets = {
+  subscription_ids = call.subscription_ids, subscription_ends = call.subscription_ends,
+  retry_times = call.retry_times,
+}
+local hashes = {
+  subscriptions = call.subscriptions, subscribers = call.subscribers, deliveries = call.deliveries,
+  retries = call.retries,
+}
 local checks = {}
 
 function checks.subscriptions(id, record)
@@ -29,17 +35,17 @@ function checks.subscriptions(id, record)
     -- The driver reads all records, too, and reports this one.
     return
   end
-  local end_s = redis.call('ZSCORE', subscription_ends, id)
-  expect(redis.call('HGET', subscribers, subscriber) == id, id, 'is not found by its subscriber')
-  expect(redis.call('ZSCORE', subscription_ids, id), id, 'is not listed')
+  local end_s = redis.call('ZSCORE', call.subscription_ends, id)
+  expect(redis.call('HGET', call.subscribers, subscriber) == id, id, 'is not found by its subscriber')
+  expect(redis.call('ZSCORE', call.subscription_ids, id), id, 'is not listed')
   expect(end_s, id, 'never expires')
   expect(not end_s or tonumber(end_s) == math.floor(began / 1000000) + ttl_s, id,
     'expires at another time than it should')
-  expect(redis.call('HEXISTS', deliveries, 'p' .. id) == 1, id, 'has no progress')
+  expect(redis.call('HEXISTS', call.deliveries, 'p' .. id) == 1, id, 'has no progress')
 end
 
 function checks.subscribers(subscriber, id)
-  local record = redis.call('HGET', subscriptions, id)
+  local record = redis.call('HGET', call.subscriptions, id)
   expect(record, id, 'does not exist and has a subscriber')
   if record then
     local _, own = unpack_subscription(record)
@@ -69,17 +75,17 @@ function checks.retries(name, record)
   local _, due_us = struct.unpack(RETRY_DUE, record)
   local entry = id .. struct.pack('>I8', due_us) .. string.sub(name, ID_BYTES + 1)
   expect(exists(id), id, 'does not exist and has a retry')
-  expect(redis.call('ZSCORE', retry_times, entry), id, 'has a retry that is never due')
+  expect(redis.call('ZSCORE', call.retry_times, entry), id, 'has a retry that is never due')
 end
 
 function checks.retry_times(entry)
-  expect(redis.call('HEXISTS', retries, retry_name(entry)) == 1, string.sub(entry, 1, ID_BYTES),
+  expect(redis.call('HEXISTS', call.retries, retry_name(entry)) == 1, string.sub(entry, 1, ID_BYTES),
     'has no record of a retry that is due')
 end
 
 if part == 'subscriptions' and from == '0' then
-  local count = tonumber(redis.call('HGET', queue, 'n')) or 0
-  local stored = redis.call('HLEN', subscriptions)
+  local count = tonumber(redis.call('HGET', call.queue, 'n')) or 0
+  local stored = redis.call('HLEN', call.subscriptions)
   expect(count == stored, '', stored .. ' subscriptions are stored, ' .. count .. ' are counted')
 end
 local found = redis.call(sets[part] and 'ZSCAN' or 'HSCAN', sets[part] or hashes[part], from, 'COUNT', limit)

@@ -13,13 +13,14 @@
 assert(#ARGV == 3, 'queue_delete: 3 arguments')
 local orphaned_version, tombstone_ttl_s, last_elsewhere = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-if redis.call('EXISTS', moving) == 1 then
+if redis.call('EXISTS', call.moving) == 1 then
   return redis.error_reply('NOQUEUE the queue moves')
 end
 load_queue()
-local version, last_dead_letter, counters, epoch = unpack(redis.call('HMGET', queue, 's', 'o', 'k', 'e'))
-local delivery_fence, subscriptions_version = read_lease(queue, DELIVERY_LEASE), redis.call('HGET', deliveries, 'v')
-local outbox_length = redis.call('LLEN', outbox)
+local version, last_dead_letter, counters, epoch = unpack(redis.call('HMGET', call.queue, 's', 'o', 'k', 'e'))
+local delivery_fence = read_lease(call.queue, DELIVERY_LEASE)
+local subscriptions_version = redis.call('HGET', call.deliveries, 'v')
+local outbox_length = redis.call('LLEN', call.outbox)
 local last
 if not version then
   version = orphaned_version
@@ -27,24 +28,25 @@ elseif orphaned_version ~= '' then
   return {'', 0, '0'}
 else
   local last_fence = counters and struct.unpack(CLAIM_COUNTERS, counters) or 0
-  last = math.max(tonumber(revision), tonumber(last_dead_letter) or 0, last_fence, last_visible,
-    delivery_fence or 0, tonumber(subscriptions_version) or 0, tonumber(epoch) or 0, now - 1)
-  redis.call('UNLINK', queue, messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards,
-    tenants, idempotency, idempotency_expirations, tasks, task_leases, subscriptions, subscribers, subscription_ids,
-    subscription_ends, deliveries, retries, retry_times)
-  redis.call('EXPIRE', received, tombstone_ttl_s)
+  last = math.max(tonumber(call.revision), tonumber(last_dead_letter) or 0, last_fence, call.last_visible,
+    delivery_fence or 0, tonumber(subscriptions_version) or 0, tonumber(epoch) or 0, call.now - 1)
+  redis.call('UNLINK', call.queue, call.messages, call.ready, call.in_flight, call.delayed, call.expirations,
+    call.leases, call.claims, call.claim_ids, call.shards, call.tenants, call.idempotency,
+    call.idempotency_expirations, call.tasks, call.task_leases, call.subscriptions, call.subscribers,
+    call.subscription_ids, call.subscription_ends, call.deliveries, call.retries, call.retry_times)
+  redis.call('EXPIRE', call.received, tombstone_ttl_s)
   -- Readers that follow the queue find that it is gone.
   notify(1)
 end
-local deleted, last_before = unpack(redis.call('HMGET', tombstone, 'v', 'c'))
+local deleted, last_before = unpack(redis.call('HMGET', call.tombstone, 'v', 'c'))
 local last_number = decimal(math.max(last or 0, tonumber(last_before) or 0, last_elsewhere))
 if version ~= '' and not (deleted and tonumber(deleted) >= tonumber(version)) then
   -- Frees memory before anything grows, so that this works when the store is full.
-  redis.call('DEL', tombstone)
-  redis.call('HSET', tombstone, 'v', version, 'c', last_number)
-  redis.call('EXPIRE', tombstone, tombstone_ttl_s)
+  redis.call('DEL', call.tombstone)
+  redis.call('HSET', call.tombstone, 'v', version, 'c', last_number)
+  redis.call('EXPIRE', call.tombstone, tombstone_ttl_s)
 end
 if outbox_length == 0 then
-  redis.call('ZREM', due, hash_tag())
+  redis.call('ZREM', call.due, hash_tag())
 end
 return {version, outbox_length, last_number}

@@ -10,7 +10,7 @@ end
 -- compares strings in the server's locale.
 local function outermost_entry(index, is_before)
   local found
-  for _, set in ipairs({ready, delayed, in_flight}) do
+  for _, set in ipairs({call.ready, call.delayed, call.in_flight}) do
     local entry = redis.call('ZRANGE', set, index, index)[1]
     if entry and not (found and is_before(rank_of(found), rank_of(entry))) then
       found = entry
@@ -19,8 +19,8 @@ local function outermost_entry(index, is_before)
   return found
 end
 
-local stats = {'stats', decimal(now), revision and 1 or 0, redis.call('HLEN', messages)}
-for _, set in ipairs({ready, delayed, in_flight}) do
+local stats = {'stats', decimal(call.now), call.revision and 1 or 0, redis.call('HLEN', call.messages)}
+for _, set in ipairs({call.ready, call.delayed, call.in_flight}) do
   stats[#stats + 1] = redis.call('ZCARD', set)
 end
 local oldest = outermost_entry(0, function(a, b) return a < b end)

@@ -3,10 +3,11 @@
 --
 -- Returns 'done', also if the queue does not exist.
 load_queue()
-redis.call('UNLINK', messages, ready, in_flight, delayed, expirations, leases, claims, claim_ids, shards)
-if revision then
-  local epoch = math.max((tonumber(redis.call('HGET', queue, 'e')) or 0) + 1, now)
-  redis.call('HDEL', queue, 'd', 'l', 'e', 'x', 'b')
-  redis.call('HSET', queue, 'e', decimal(epoch))
+redis.call('UNLINK', call.messages, call.ready, call.in_flight, call.delayed, call.expirations,
+  call.leases, call.claims, call.claim_ids, call.shards)
+if call.revision then
+  local epoch = math.max((tonumber(redis.call('HGET', call.queue, 'e')) or 0) + 1, call.now)
+  redis.call('HDEL', call.queue, 'd', 'l', 'e', 'x', 'b')
+  redis.call('HSET', call.queue, 'e', decimal(epoch))
 end
 return 'done'

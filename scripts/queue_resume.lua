@@ -5,7 +5,7 @@
 if load_queue() then
   return {'due'}
 end
-if redis.call('HDEL', queue, 'z') == 1 then
-  notify(redis.call('ZCARD', ready))
+if redis.call('HDEL', call.queue, 'z') == 1 then
+  notify(redis.call('ZCARD', call.ready))
 end
 return {'done'}

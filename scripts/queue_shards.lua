@@ -18,7 +18,7 @@ local rows, by_shard = {}, {}
 for column, digit in ipairs({AVAILABLE, DELAYED, IN_FLIGHT}) do
   local from = digit .. first
   while fairness() do
-    local head = redis.call('ZRANGEBYSCORE', shards, from, digit .. last, 'WITHSCORES', 'LIMIT', '0', '1')
+    local head = redis.call('ZRANGEBYSCORE', call.shards, from, digit .. last, 'WITHSCORES', 'LIMIT', '0', '1')
     local score = head[2]
     if not score then
       break
@@ -30,16 +30,16 @@ for column, digit in ipairs({AVAILABLE, DELAYED, IN_FLIGHT}) do
       rows[#rows + 1] = {shard, by_shard[shard]}
     end
     local row = by_shard[shard]
-    row[column] = redis.call('ZCOUNT', shards, score, score)
+    row[column] = redis.call('ZCOUNT', call.shards, score, score)
     row[4] = column == 1 and decimal(rank_of(head[1])) or row[4]
   end
 end
-local reply = {'shards', decimal(now)}
-for _, set in ipairs({{ready, AVAILABLE}, {delayed, DELAYED}, {in_flight, IN_FLIGHT}}) do
+local reply = {'shards', decimal(call.now)}
+for _, set in ipairs({{call.ready, AVAILABLE}, {call.delayed, DELAYED}, {call.in_flight, IN_FLIGHT}}) do
   local all, digit = redis.call('ZCARD', set[1]), set[2]
-  reply[#reply + 1] = all - redis.call('ZCOUNT', shards, digit .. FIRST_SHARD, digit .. LAST_SHARD)
+  reply[#reply + 1] = all - redis.call('ZCOUNT', call.shards, digit .. FIRST_SHARD, digit .. LAST_SHARD)
 end
-local oldest = fairness() and available_at(UNSHARDED, 0, 1) or redis.call('ZRANGE', ready, 0, 0)
+local oldest = fairness() and available_at(UNSHARDED, 0, 1) or redis.call('ZRANGE', call.ready, 0, 0)
 reply[#reply + 1], reply[#reply + 2] = oldest[1] and decimal(rank_of(oldest[1])) or 0, #rows
 for _, row in ipairs(rows) do
   reply[#reply + 1] = row[1]
@@ -47,7 +47,7 @@ for _, row in ipairs(rows) do
     reply[#reply + 1] = row[2][column]
   end
 end
-for _, item in ipairs(fairness() and redis.call('ZRANGE', tenants, 0, -1, 'REV', 'WITHSCORES') or {}) do
+for _, item in ipairs(fairness() and redis.call('ZRANGE', call.tenants, 0, -1, 'REV', 'WITHSCORES') or {}) do
   reply[#reply + 1] = item
 end
 return reply

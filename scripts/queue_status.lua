@@ -7,13 +7,13 @@ local is_due, last_purge = load_queue('g')
 if is_due then
   return {'due'}
 end
-local next_end_us = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or math.huge
-if logical_packed then
-  local offset = struct.unpack(LOGICAL_TIME, logical_packed)
-  local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]) or math.huge
+local next_end_us = tonumber(redis.call('ZRANGE', call.leases, 0, 0, 'WITHSCORES')[2]) or math.huge
+if call.logical_packed then
+  local offset = struct.unpack(LOGICAL_TIME, call.logical_packed)
+  local first = tonumber(redis.call('ZRANGE', call.delayed, 0, 0, 'WITHSCORES')[2]) or math.huge
   next_end_us = math.min(next_end_us, first - offset)
 end
 return {
-  'status', decimal(now), decimal(last_visible), redis.call('ZCARD', ready),
+  'status', decimal(call.now), decimal(call.last_visible), redis.call('ZCARD', call.ready),
   next_end_us < math.huge and decimal(next_end_us) or 0, last_purge or 0,
 }

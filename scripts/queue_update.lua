@@ -8,9 +8,9 @@ assert(#ARGV == 4, 'queue_update: 4 arguments')
 local last_known_revision, metadata, policy, token = unpack(ARGV)
 
 local is_due = load_queue()
-if redis.call('HGET', queue, 'u') == token then
+if redis.call('HGET', call.queue, 'u') == token then
   return {'done'}
-elseif revision ~= last_known_revision then
+elseif call.revision ~= last_known_revision then
   return {'stale'}
 end
 -- Due changes decide which messages have a shard when the queue becomes fair, and whether it still
@@ -21,7 +21,7 @@ local becomes_plain = not is_fair(policy) and fair and fair.count > 1
 if is_due and (becomes_fair or becomes_plain) then
   return {'due'}
 end
-local next_revision = decimal(math.max(tonumber(revision) + 1, last_visible + 1, now))
-redis.call('HSET', queue, 'm', metadata, 'v', next_revision, 'u', token)
+local next_revision = decimal(math.max(tonumber(call.revision) + 1, call.last_visible + 1, call.now))
+redis.call('HSET', call.queue, 'm', metadata, 'v', next_revision, 'u', token)
 store_policy(policy)
 return {'done'}

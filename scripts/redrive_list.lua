@@ -15,13 +15,13 @@ end
 local task = read_running_task(ARGV[1])
 if not task or not renew_task_lease(task.id, fence) then
   return {'ended'}
-elseif redis.call('LLEN', outbox) > 0 then
+elseif redis.call('LLEN', call.outbox) > 0 then
   return {'waiting'}
 elseif task.cursor >= task.last or task.moved >= task.limit then
   finish_task(task, TASK_DONE, '')
   return {'ended'}
 end
-local answer = {'next', redis.call('HGET', tasks, task.id), nil}
+local answer = {'next', redis.call('HGET', call.tasks, task.id), nil}
 local bytes = 0
 -- Adds a message to the answer, unless it does not fit.
 local function try_add(entry)
@@ -36,7 +36,7 @@ end
 if task.id_count > 0 then
   local last = math.min(task.cursor + limit, task.last)
   local keys = split(string.sub(task.tail, task.cursor * KEY_BYTES + 1, last * KEY_BYTES), KEY_BYTES)
-  local found = find_entries(keys, {ready})
+  local found = find_entries(keys, {call.ready})
   answer[3] = decimal(last)
   for i, key in ipairs(keys) do
     if found[key] and not try_add(found[key]) then
@@ -46,7 +46,8 @@ if task.id_count > 0 then
   end
   return answer
 end
-local entries = redis.call('ZRANGEBYSCORE', ready, '(' .. decimal(task.cursor), decimal(task.last), 'LIMIT', 0, limit)
+local entries =
+  redis.call('ZRANGEBYSCORE', call.ready, '(' .. decimal(task.cursor), decimal(task.last), 'LIMIT', 0, limit)
 answer[3] = decimal(#entries == limit and rank_of(entries[limit]) or task.last)
 for i, entry in ipairs(entries) do
   if not try_add(entry) then

@@ -22,7 +22,7 @@ local keys = {}
 for i = 5, #ARGV, 2 do
   keys[#keys + 1] = ARGV[i]
 end
-local found = find_entries(keys, {ready})
+local found = find_entries(keys, {call.ready})
 local entries, targets = {}, {}
 for i, key in ipairs(keys) do
   if found[key] then
@@ -35,7 +35,7 @@ if task.id_count > 0 then
   passed = next_cursor - cursor - #entries
 else
   local first, last = '(' .. decimal(cursor), decimal(next_cursor)
-  passed = redis.call('ZCOUNT', ready, first, last) + redis.call('ZCOUNT', in_flight, first, last)
+  passed = redis.call('ZCOUNT', call.ready, first, last) + redis.call('ZCOUNT', call.in_flight, first, last)
 end
 task.cursor, task.moved, task.skipped = next_cursor, task.moved + #entries, task.skipped + passed
 store_task(task)

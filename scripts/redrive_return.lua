@@ -13,14 +13,14 @@ local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 load_queue()
 -- A queue that was created again has not moved anything yet.
-local is_same_queue = redis.call('HEXISTS', queue, 'o') == 1
+local is_same_queue = redis.call('HEXISTS', call.queue, 'o') == 1
 local entries, records = {}, {}
 while true do
-  local message = redis.call('LINDEX', outbox, 0)
+  local message = redis.call('LINDEX', call.outbox, 0)
   if not message or struct.unpack('>I8', message) > last then
     break
   end
-  redis.call('LPOP', outbox)
+  redis.call('LPOP', call.outbox)
   local number, count, _, end_s, fresh, length, target_at = struct.unpack(DEAD_LETTER, message)
   -- Earlier messages have arrived.
   if number >= first and is_same_queue then

@@ -31,7 +31,7 @@ local is_kept = registered[1]
 if is_kept then
   return {string.format('%.0f', highest), 0, registered_pool}
 elseif mode == 'replace' or pool ~= '' or version == 0 then
-  version = math.max(version, highest + 1, now)
+  version = math.max(version, highest + 1, call.now)
 end
 local member = name .. '\0' .. string.format('%.0f', version)
 if pool ~= '' then

@@ -9,10 +9,10 @@ local part, after, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- Bytes of the time in an entry of retry_times, between subscription and key.
 local TIME_BYTES = 8
 
-local hash = part == 'messages' and messages or retries
+local hash = part == 'messages' and call.messages or call.retries
 local found = {}
 if part == 'messages' then
-  for _, set in ipairs({ready, in_flight, delayed}) do
+  for _, set in ipairs({call.ready, call.in_flight, call.delayed}) do
     local from = after == '' and '-inf' or '(' .. after
     for _, entry in ipairs(redis.call('ZRANGEBYSCORE', set, from, '+inf', 'LIMIT', 0, limit)) do
       found[#found + 1] = {place = rank_of(entry), name = key_of(entry)}
@@ -24,7 +24,7 @@ if part == 'messages' then
   end)
 else
   local from = after == '' and '-' or '(' .. after
-  for _, entry in ipairs(redis.call('ZRANGEBYLEX', retry_times, from, '+', 'LIMIT', 0, limit)) do
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', call.retry_times, from, '+', 'LIMIT', 0, limit)) do
     local name = string.sub(entry, 1, ID_BYTES) .. string.sub(entry, ID_BYTES + TIME_BYTES + 1)
     found[#found + 1] = {place = entry, name = name}
   end

@@ -9,13 +9,13 @@ local part, replaced = ARGV[1], 0
 for i = 2, #ARGV, 3 do
   local name, old, new = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if part == 'outbox' then
-    local at = redis.call('LPOS', outbox, old)
+    local at = redis.call('LPOS', call.outbox, old)
     if at then
-      redis.call('LSET', outbox, at, new)
+      redis.call('LSET', call.outbox, at, new)
       replaced = replaced + 1
     end
   else
-    local hash = part == 'messages' and messages or retries
+    local hash = part == 'messages' and call.messages or call.retries
     if redis.call('HGET', hash, name) == old then
       redis.call('HSET', hash, name, new)
       replaced = replaced + 1

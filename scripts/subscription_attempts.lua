@@ -13,7 +13,7 @@ for place = 0, ATTEMPTS_KEPT - 1 do
   fields[#fields + 1] = 'a' .. id .. string.char(place)
 end
 local reply = {'attempts'}
-for _, attempt in ipairs(redis.call('HMGET', deliveries, unpack(fields))) do
+for _, attempt in ipairs(redis.call('HMGET', call.deliveries, unpack(fields))) do
   if attempt then
     reply[#reply + 1] = attempt
   end

@@ -5,7 +5,7 @@
 assert(#ARGV == 1, 'subscription_delete: 1 argument')
 local id = ARGV[1]
 
-if redis.call('HEXISTS', subscriptions, id) == 1 then
+if redis.call('HEXISTS', call.subscriptions, id) == 1 then
   remove_subscription(id)
   note_subscription_change(id)
 end

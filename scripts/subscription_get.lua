@@ -13,6 +13,7 @@ elseif load_queue() then
   return {'due'}
 end
 return {
-  'subscription', decimal(now), redis.call('HGET', subscriptions, id), redis.call('HGET', deliveries, 'p' .. id),
-  decimal(feed_total()), decimal(lost_until(redis.call('HGET', deliveries, 'o'))),
+  'subscription', decimal(call.now), redis.call('HGET', call.subscriptions, id),
+  redis.call('HGET', call.deliveries, 'p' .. id),
+  decimal(feed_total()), decimal(lost_until(redis.call('HGET', call.deliveries, 'o'))),
 }

@@ -12,19 +12,20 @@ if load_subscriptions() then
   return {'due'}
 end
 local from = after == '' and '-' or '(' .. after
-local found = redis.call('ZRANGEBYLEX', subscription_ids, from, '+', 'LIMIT', 0, limit)
+local found = redis.call('ZRANGEBYLEX', call.subscription_ids, from, '+', 'LIMIT', 0, limit)
 local ids, fields, bytes = {}, {}, 0
 for i, id in ipairs(found) do
-  bytes = bytes + redis.call('HSTRLEN', subscriptions, id)
+  bytes = bytes + redis.call('HSTRLEN', call.subscriptions, id)
   if bytes > REPLY_BYTES_MAX and i > 1 then
     break
   end
   ids[i], fields[i] = id, 'p' .. id
 end
 local is_last = #ids == #found and #found < tonumber(limit)
-local records, progress = query_in_chunks('HMGET', subscriptions, ids), query_in_chunks('HMGET', deliveries, fields)
-local lost = lost_until(redis.call('HGET', deliveries, 'o'))
-local reply = {'subscriptions', decimal(now), decimal(feed_total()), decimal(lost), is_last and '1' or '0'}
+local records = query_in_chunks('HMGET', call.subscriptions, ids)
+local progress = query_in_chunks('HMGET', call.deliveries, fields)
+local lost = lost_until(redis.call('HGET', call.deliveries, 'o'))
+local reply = {'subscriptions', decimal(call.now), decimal(feed_total()), decimal(lost), is_last and '1' or '0'}
 for i, id in ipairs(ids) do
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, records[i], progress[i]
 end

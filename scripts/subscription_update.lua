@@ -13,7 +13,7 @@ if not has_subscription(id) then
   return {'stale'}
 end
 local last_token, last_subscriber, last_revision, began, ttl_s =
-  struct.unpack(SUBSCRIPTION, redis.call('HGET', subscriptions, id))
+  struct.unpack(SUBSCRIPTION, redis.call('HGET', call.subscriptions, id))
 if last_token == token then
   return {'done'}
 elseif last_revision ~= tonumber(last_known_revision) then
@@ -21,16 +21,16 @@ elseif last_revision ~= tonumber(last_known_revision) then
 elseif has_expired then
   return {'due'}
 end
-local other = redis.call('HGET', subscribers, subscriber)
+local other = redis.call('HGET', call.subscribers, subscriber)
 if other and other ~= id then
   return {'taken', other}
 end
 if new_ttl_s ~= '' then
-  began, ttl_s = now, tonumber(new_ttl_s)
+  began, ttl_s = call.now, tonumber(new_ttl_s)
 end
 -- Frees memory before anything grows, so that this works when the store is full.
-redis.call('HDEL', subscriptions, id)
-redis.call('HDEL', subscribers, last_subscriber)
-store_subscription(id, token, subscriber, math.max(last_revision + 1, now), began, ttl_s, settings)
+redis.call('HDEL', call.subscriptions, id)
+redis.call('HDEL', call.subscribers, last_subscriber)
+store_subscription(id, token, subscriber, math.max(last_revision + 1, call.now), began, ttl_s, settings)
 note_subscription_change(id)
 return {'done'}

@@ -10,14 +10,14 @@ assert(#ARGV == 3, 'task_create: 3 arguments')
 local id, record, count_max = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local is_due = load_queue()
-if not revision then
+if not call.revision then
   return {'absent'}
-elseif redis.call('HEXISTS', tasks, id) == 1 then
-  return {'created', redis.call('HGET', tasks, id)}
+elseif redis.call('HEXISTS', call.tasks, id) == 1 then
+  return {'created', redis.call('HGET', call.tasks, id)}
 elseif is_due then
   return {'due'}
 end
-local records, count, oldest, oldest_at = redis.call('HGETALL', tasks), 0, nil, math.huge
+local records, count, oldest, oldest_at = redis.call('HGETALL', call.tasks), 0, nil, math.huge
 for i = 1, #records, 2 do
   local state, created = struct.unpack(TASK, records[i + 1])
   if state == TASK_RUNNING then
@@ -29,14 +29,14 @@ for i = 1, #records, 2 do
   end
 end
 if count >= count_max then
-  redis.call('HDEL', tasks, oldest)
+  redis.call('HDEL', call.tasks, oldest)
 end
-redis.call('HSET', tasks, id, record)
+redis.call('HSET', call.tasks, id, record)
 local task = read_running_task(id)
-task.created = now
+task.created = call.now
 if task.id_count == 0 then
-  task.selected, task.last = redis.call('HLEN', messages) - redis.call('ZCARD', delayed), last_visible
+  task.selected, task.last = redis.call('HLEN', call.messages) - redis.call('ZCARD', call.delayed), call.last_visible
 end
 store_task(task)
 add_task_lease(id)
-return {'created', redis.call('HGET', tasks, id)}
+return {'created', redis.call('HGET', call.tasks, id)}

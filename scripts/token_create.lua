@@ -17,14 +17,14 @@ if remove_expired_tokens(records, ids, projects, ends) then
 end
 local existing = redis.call('HGET', records, id)
 if existing then
-  return {'created', decimal(now), existing}
+  return {'created', decimal(call.now), existing}
 elseif redis.call('HLEN', records) >= tonumber(total_max) then
   return {'too_many'}
 elseif project ~= ALL_PROJECTS and redis.call('ZLEXCOUNT', projects, entries_of_project(project)) >= tonumber(project_max) then
   return {'too_many_of_project'}
 end
-local ends_at = ttl_s == '0' and 0 or now + tonumber(ttl_s) * 1000000
-local record = struct.pack('>I8I8', now, ends_at) .. project .. rest
+local ends_at = ttl_s == '0' and 0 or call.now + tonumber(ttl_s) * 1000000
+local record = struct.pack('>I8I8', call.now, ends_at) .. project .. rest
 redis.call('HSET', records, id, record)
 redis.call('ZADD', ids, 0, id)
 if project ~= ALL_PROJECTS then
@@ -33,4 +33,4 @@ end
 if ends_at > 0 then
   redis.call('ZADD', ends, decimal(ends_at), id)
 end
-return {'created', decimal(now), record}
+return {'created', decimal(call.now), record}

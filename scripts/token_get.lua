@@ -8,4 +8,4 @@ local record = redis.call('HGET', KEYS[1], ARGV[1])
 if not record then
   return {'none'}
 end
-return {'token', decimal(now), record}
+return {'token', decimal(call.now), record}

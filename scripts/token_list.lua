@@ -25,7 +25,7 @@ else
     found[i] = string.sub(entry, #project + 1)
   end
 end
-local reply = {'tokens', decimal(now)}
+local reply = {'tokens', decimal(call.now)}
 for i, record in ipairs(query_in_chunks('HMGET', records, found)) do
   reply[#reply + 1], reply[#reply + 2] = found[i], record
 end

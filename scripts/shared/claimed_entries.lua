@@ -3,9 +3,9 @@
 -- if the queue counts deliveries, else 0. The entries keep the delivery state from before the
 -- claim, for a claim that is withdrawn; renewals keep the one from before the first term.
 local function claimed_entries(entries, id, ttl, grace, deliveries_added)
-  local claimed_until = now / 1000000 + ttl
+  local claimed_until = call.now / 1000000 + ttl
   local prolonged_ttl = ttl + grace
-  local prolonged_end_s = math.floor(now / 1000000) + 1 + prolonged_ttl
+  local prolonged_end_s = math.floor(call.now / 1000000) + 1 + prolonged_ttl
   local claimed = {}
   for i, entry in ipairs(entries) do
     local count, own_ttl, end_s = delivery_of(entry)

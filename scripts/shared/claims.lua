@@ -15,7 +15,7 @@ local CLAIM_COUNTERS = '>I8I8'
 -- Returns a claim's ttl, the time at which its term started, the entries that it was given or has
 -- renewed, its fence and its client; nothing if the claim is not live.
 local function read_claim(id)
-  local claim = redis.call('HGET', claims, id)
+  local claim = redis.call('HGET', call.claims, id)
   if claim then
     local ttl, since, fence, client, next_byte = struct.unpack(CLAIM, claim)
     if fence > NO_FENCE or next_byte <= #claim then
@@ -33,9 +33,9 @@ local function read_claim_if_readable(id)
 end
 
 local function store_claim(id, ttl, entries, fence, client)
-  local end_us = now + ttl * 1000000
-  redis.call('HSET', claims, id, struct.pack(CLAIM, ttl, now, fence, #client, client) .. table.concat(entries))
-  redis.call('ZADD', leases, decimal(end_us), id)
+  local end_us = call.now + ttl * 1000000
+  redis.call('HSET', call.claims, id, struct.pack(CLAIM, ttl, call.now, fence, #client, client) .. table.concat(entries))
+  redis.call('ZADD', call.leases, decimal(end_us), id)
   schedule_due(end_us)
 end
 
@@ -46,7 +46,7 @@ end
 
 -- Returns the client of a live claim, and the size of the claim in bytes.
 local function client_of(id)
-  local claim = redis.call('HGET', claims, id)
+  local claim = redis.call('HGET', call.claims, id)
   local _, _, _, client = struct.unpack(CLAIM, claim)
   return client, #claim
 end
@@ -54,7 +54,7 @@ end
 -- Returns those of the entries that are still in flight unchanged.
 local function still_in_flight(entries)
   local found = {}
-  for i, score in ipairs(query_in_chunks('ZMSCORE', in_flight, entries)) do
+  for i, score in ipairs(query_in_chunks('ZMSCORE', call.in_flight, entries)) do
     if score then
       found[#found + 1] = entries[i]
     end
@@ -73,8 +73,8 @@ local function return_to_ready(entries, to_entry)
     returned[i] = to_entry(entry)
     lowest = math.min(lowest, rank_of(entry))
   end
-  call_in_chunks('ZREM', in_flight, entries)
-  call_in_chunks('ZADD', ready, by_rank(returned))
+  call_in_chunks('ZREM', call.in_flight, entries)
+  call_in_chunks('ZADD', call.ready, by_rank(returned))
   if fairness() then
     local keys = keys_of(entries)
     put_into_shards(keys, AVAILABLE, shards_of(keys))
@@ -111,8 +111,8 @@ end
 -- before.
 local function claim_reply(waiting, ttl, since, fence, is_first_claim, entries)
   -- Formatting a number takes thousands of instructions, and in a new claim they are often equal.
-  local now_text = decimal(now)
-  local since_text = since == now and now_text or decimal(since)
-  local fence_text = fence == now and now_text or decimal(fence)
+  local now_text = decimal(call.now)
+  local since_text = since == call.now and now_text or decimal(since)
+  local fence_text = fence == call.now and now_text or decimal(fence)
   return {'claim', waiting, now_text, ttl, since_text, fence_text, is_first_claim, unpack(entries)}
 end

@@ -29,8 +29,8 @@ local function move_to_outbox(entries, policy, targets)
   if #entries == 0 then
     return
   end
-  local number = math.max(tonumber(redis.call('HGET', queue, 'o')) or 0, last_visible, now - 1)
-  local records = redis.call('HMGET', messages, unpack(keys_of(entries)))
+  local number = math.max(tonumber(redis.call('HGET', call.queue, 'o')) or 0, call.last_visible, call.now - 1)
+  local records = redis.call('HMGET', call.messages, unpack(keys_of(entries)))
   local packed = {}
   for i, entry in ipairs(entries) do
     if records[i] then
@@ -38,7 +38,7 @@ local function move_to_outbox(entries, policy, targets)
       local target = targets and targets[i] or policy.dead_letter_queue
       local new_ttl = targets and struct.unpack('>I4', records[i], RECORD_TTL + 1) or policy.dead_letter_ttl
       if new_ttl > 0 then
-        ttl, end_s = new_ttl, math.floor(now / 1000000) + 1 + new_ttl
+        ttl, end_s = new_ttl, math.floor(call.now / 1000000) + 1 + new_ttl
       end
       number = number + 1
       packed[#packed + 1] = struct.pack(DEAD_LETTER, number, count, ttl, end_s, entry, #target)
@@ -46,17 +46,17 @@ local function move_to_outbox(entries, policy, targets)
     end
   end
   -- Frees memory before anything grows, so that this works when the store is full.
-  remove_messages(ready, entries)
+  remove_messages(call.ready, entries)
   remove_empty_blocks(#entries)
   if #packed > 0 then
-    redis.call('RPUSH', outbox, unpack(packed))
-    redis.call('HSET', queue, 'o', decimal(number))
+    redis.call('RPUSH', call.outbox, unpack(packed))
+    redis.call('HSET', call.queue, 'o', decimal(number))
     if not targets then
-      redis.call('HINCRBY', queue, 'td', #packed)
+      redis.call('HINCRBY', call.queue, 'td', #packed)
     end
   end
   -- If the driver fails to forward the dead letters, the janitor forwards them.
-  redis.call('ZADD', due, 'LT', decimal(now), hash_tag())
+  redis.call('ZADD', call.due, 'LT', decimal(call.now), hash_tag())
 end
 
 -- Returns the next messages to deliver, and their positions in a fair queue. Messages that are dead
@@ -82,10 +82,10 @@ end
 -- Returns 1 if the dead letters of the queue come to its own end, so that a claim must not go on to them
 -- at once; else 0.
 local function is_own_dead_letter_queue(policy)
-  return string.match(queue, '/([^/]*)}') == policy.dead_letter_queue and 1 or 0
+  return string.match(call.queue, '/([^/]*)}') == policy.dead_letter_queue and 1 or 0
 end
 
 -- Returns the number of dead letters to forward from a queue with this policy.
 local function outbox_length_of(policy)
-  return policy.dead_letter_queue ~= '' and redis.call('LLEN', outbox) or 0
+  return policy.dead_letter_queue ~= '' and redis.call('LLEN', call.outbox) or 0
 end

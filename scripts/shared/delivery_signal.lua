@@ -4,18 +4,17 @@
 -- lease is live, a space and its holder (16 bytes) follow. A signal may be lost, so the queue is
 -- also marked in the index of due queues, from which the janitor sends the signal again.
 
--- Number of subscriptions of the queue, which is field n; absent for 0. A script that makes messages
--- visible loads it.
-local subscription_count
+-- `call.subscription_count` is the number of subscriptions of the queue, which is field n; nil for 0.
+-- A script that makes messages visible loads it.
 
 local function signal_deliveries()
-  redis.call('ZADD', due, 'LT', decimal(now), hash_tag())
+  redis.call('ZADD', call.due, 'LT', decimal(call.now), hash_tag())
   local signal = hash_tag()
   -- The functions of lease.lua would cost every post more than this code does.
-  local lease = redis.call('HGET', queue, DELIVERY_LEASE)
+  local lease = redis.call('HGET', call.queue, DELIVERY_LEASE)
   if lease then
     local _, expires_at, holder = struct.unpack(LEASE, lease)
-    if now < expires_at and expires_at <= now + DELIVERY_LEASE_US then
+    if call.now < expires_at and expires_at <= call.now + DELIVERY_LEASE_US then
       signal = signal .. ' ' .. holder
     end
   end

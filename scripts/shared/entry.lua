@@ -34,17 +34,17 @@ end
 
 -- Returns the sum of the sizes of all messages, nil if it is not known.
 local function known_bytes()
-  if not stored_bytes and redis.call('EXISTS', messages) == 0 then
-    stored_bytes = 0
+  if not call.stored_bytes and redis.call('EXISTS', call.messages) == 0 then
+    call.stored_bytes = 0
   end
-  return stored_bytes
+  return call.stored_bytes
 end
 
 -- Changes the sum of the sizes of all messages. Messages are added after that.
 local function add_bytes(difference)
   if known_bytes() then
-    stored_bytes = stored_bytes + difference
-    redis.call('HSET', queue, 'b', decimal(stored_bytes))
+    call.stored_bytes = call.stored_bytes + difference
+    redis.call('HSET', call.queue, 'b', decimal(call.stored_bytes))
   end
 end
 

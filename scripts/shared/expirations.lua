@@ -20,6 +20,6 @@ local function note_expirations(blocks)
     members[#members + 1], members[#members + 2] = second, decimal(block)
     earliest = math.min(earliest, second)
   end
-  redis.call('ZADD', expirations, unpack(members))
+  redis.call('ZADD', call.expirations, unpack(members))
   schedule_due(earliest * 1000000)
 end

@@ -26,7 +26,7 @@ local function read_fairness(packed)
     return false
   end
   local count, per_tenant, boundary, turn, preferred_in_a_row = struct.unpack(FAIRNESS, packed)
-  if count == 1 and redis.call('EXISTS', shards) == 0 then
+  if count == 1 and redis.call('EXISTS', call.shards) == 0 then
     return false
   end
   return {
@@ -36,14 +36,14 @@ end
 
 -- Returns the number of shards and the other fields of FAIRNESS, or false if the queue is not fair.
 local function fairness()
-  if loaded_fairness == nil then
-    loaded_fairness = read_fairness(fairness_packed)
+  if call.loaded_fairness == nil then
+    call.loaded_fairness = read_fairness(call.fairness_packed)
   end
-  return loaded_fairness
+  return call.loaded_fairness
 end
 
 local function store_fairness(fair)
-  redis.call('HSET', queue, 'f',
+  redis.call('HSET', call.queue, 'f',
     struct.pack(FAIRNESS, fair.count, fair.per_tenant, fair.boundary, fair.turn, fair.preferred_in_a_row))
 end
 
@@ -66,13 +66,13 @@ local function put_into_shards(keys, digit, known_shards)
     end
   end
   if #members > 0 then
-    call_in_chunks('ZADD', shards, members)
+    call_in_chunks('ZADD', call.shards, members)
   end
 end
 
 -- Returns the shard of each message; false if it is in none.
 local function shards_of(keys)
-  local scores = query_in_chunks('ZMSCORE', shards, keys)
+  local scores = query_in_chunks('ZMSCORE', call.shards, keys)
   for i, score in ipairs(scores) do
     scores[i] = score and string.sub(score, 2)
   end

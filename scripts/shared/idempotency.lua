@@ -3,22 +3,22 @@ local EXPIRED_REMOVED_MAX = 8
 
 -- Stores the outcome of a request for this many seconds, and removes some expired outcomes.
 local function store_outcome(name, outcome, lifetime_s)
-  local expired =
-    redis.call('ZRANGEBYSCORE', idempotency_expirations, '-inf', decimal(now), 'LIMIT', 0, EXPIRED_REMOVED_MAX)
+  local expired = redis.call(
+    'ZRANGEBYSCORE', call.idempotency_expirations, '-inf', decimal(call.now), 'LIMIT', 0, EXPIRED_REMOVED_MAX)
   if #expired > 0 then
-    redis.call('HDEL', idempotency, unpack(expired))
-    redis.call('ZREM', idempotency_expirations, unpack(expired))
+    redis.call('HDEL', call.idempotency, unpack(expired))
+    redis.call('ZREM', call.idempotency_expirations, unpack(expired))
   end
-  local expires_at = decimal(now + lifetime_s * 1000000)
-  redis.call('HSET', idempotency, name, outcome)
-  redis.call('ZADD', idempotency_expirations, expires_at, name)
-  redis.call('ZADD', due, 'LT', expires_at, hash_tag())
+  local expires_at = decimal(call.now + lifetime_s * 1000000)
+  redis.call('HSET', call.idempotency, name, outcome)
+  redis.call('ZADD', call.idempotency_expirations, expires_at, name)
+  redis.call('ZADD', call.due, 'LT', expires_at, hash_tag())
 end
 
 -- Returns the stored outcome of a request, unless it has expired.
 local function stored_outcome(name)
-  local outcome = redis.call('HGET', idempotency, name)
-  if outcome and now < tonumber(redis.call('ZSCORE', idempotency_expirations, name)) then
+  local outcome = redis.call('HGET', call.idempotency, name)
+  if outcome and call.now < tonumber(redis.call('ZSCORE', call.idempotency_expirations, name)) then
     return outcome
   end
 end

@@ -18,7 +18,7 @@ end
 -- Returns whether a lease of this duration (µs) that expires at this time is live. A clock that has
 -- stepped back does not prolong it.
 local function is_lease_live(expires_at, duration)
-  return now < expires_at and expires_at <= now + duration
+  return call.now < expires_at and expires_at <= call.now + duration
 end
 
 -- Takes a lease and returns its fence; nothing if another holder has it or there is no such lease.
@@ -28,7 +28,7 @@ local function take_lease(key, field, holder, duration)
     return
   end
   fence = holder == last_holder and fence or fence + 1
-  store_lease(key, field, fence, now + duration, holder)
+  store_lease(key, field, fence, call.now + duration, holder)
   return fence
 end
 
@@ -38,6 +38,6 @@ local function renew_lease(key, field, fence, duration)
   if last_fence ~= fence then
     return false
   end
-  store_lease(key, field, fence, now + duration, holder)
+  store_lease(key, field, fence, call.now + duration, holder)
   return true
 end

@@ -6,15 +6,15 @@
 -- A script for all contents gets their keys after its own ones: those by which operations find them,
 -- and then those that they have while the queue moves, in the same order.
 local function plain_key(own_keys, i)
-  return KEYS[own_keys + i]
+  return call.keys[own_keys + i]
 end
 
 local function moving_key(own_keys, i)
-  return KEYS[own_keys + MOVED_KEYS + i]
+  return call.keys[own_keys + MOVED_KEYS + i]
 end
 
 local function remove_moving_contents(own_keys)
-  redis.call('UNLINK', unpack(KEYS, own_keys + MOVED_KEYS + 1, own_keys + 2 * MOVED_KEYS))
+  redis.call('UNLINK', unpack(call.keys, own_keys + MOVED_KEYS + 1, own_keys + 2 * MOVED_KEYS))
 end
 
 -- Returns the command for the size of a key, or nil if it does not exist.
@@ -40,6 +40,6 @@ local function moving_contents(own_keys)
 end
 
 local function read_move()
-  local label, is_complete, lease_ends_at = unpack(redis.call('HMGET', moving, 'l', 'c', 't'))
+  local label, is_complete, lease_ends_at = unpack(redis.call('HMGET', call.moving, 'l', 'c', 't'))
   return tonumber(label), is_complete, tonumber(lease_ends_at)
 end

@@ -11,15 +11,15 @@ local DIVISION = '>I2I2'
 local DIVISION_BYTES = 4
 
 local function read_policy()
-  if not policy_packed then
+  if not call.policy_packed then
     return {delays = false, dead_letter_queue = ''}
   end
-  local flags, deliveries_max, dead_letter_ttl = struct.unpack(POLICY, policy_packed)
+  local flags, deliveries_max, dead_letter_ttl = struct.unpack(POLICY, call.policy_packed)
   local division_bytes = flags >= FAIR and DIVISION_BYTES or 0
   return {
     delays = flags % 2 == 1,
     deliveries_max = deliveries_max,
     dead_letter_ttl = dead_letter_ttl,
-    dead_letter_queue = deliveries_max > 0 and string.sub(policy_packed, POLICY_BYTES + division_bytes + 1) or '',
+    dead_letter_queue = deliveries_max > 0 and string.sub(call.policy_packed, POLICY_BYTES + division_bytes + 1) or '',
   }
 end

@@ -7,7 +7,7 @@
 local GAPS_TRIED = 16
 
 local function count_delayed(from, count)
-  return redis.call('ZCOUNT', delayed, decimal(from), decimal(from + count - 1))
+  return redis.call('ZCOUNT', call.delayed, decimal(from), decimal(from + count - 1))
 end
 
 -- Returns the first rank from `rank` on that no delayed message has.
@@ -32,7 +32,7 @@ end
 
 -- Returns the number of consecutive free ranks from a free one on, at most `wanted`.
 local function free_run(rank, wanted)
-  local next_taken = redis.call('ZRANGEBYSCORE', delayed, decimal(rank), '+inf', 'LIMIT', 0, 1)[1]
+  local next_taken = redis.call('ZRANGEBYSCORE', call.delayed, decimal(rank), '+inf', 'LIMIT', 0, 1)[1]
   return next_taken and math.min(rank_of(next_taken) - rank, wanted) or wanted
 end
 
@@ -67,13 +67,13 @@ end
 
 -- Returns ranks for `count` messages with this delay (s), and counts the messages as posted.
 local function delayed_ranks(count, delay)
-  raise_logical_time(last_visible + 1)
-  local ranks = free_ranks(logical.time + delay * 1000000, count)
-  schedule_due(ranks[1] - logical.offset)
+  raise_logical_time(call.last_visible + 1)
+  local ranks = free_ranks(call.logical.time + delay * 1000000, count)
+  schedule_due(ranks[1] - call.logical.offset)
   store_logical_time()
-  posted_total = posted_total + count
-  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
-  if subscription_count then
+  call.posted_total = call.posted_total + count
+  redis.call('HSET', call.queue, 'c', struct.pack(FEED_STATE, call.last_visible, call.posted_total))
+  if call.subscription_count then
     signal_deliveries()
   end
   return ranks
@@ -81,21 +81,21 @@ end
 
 -- Returns ranks for `count` messages that are visible at once, and counts the messages as posted.
 local function visible_ranks(count)
-  local rank = math.max(last_visible + 1, logical and logical.time or now)
-  while logical and count_delayed(0, rank + count) > 0 do
+  local rank = math.max(call.last_visible + 1, call.logical and call.logical.time or call.now)
+  while call.logical and count_delayed(0, rank + count) > 0 do
     -- These ranks would reach a message that is not due yet. That happens only if more than one
     -- message is posted per µs.
     release_delayed(rank + count - 1)
-    rank = math.max(last_visible + 1, logical.time)
+    rank = math.max(call.last_visible + 1, call.logical.time)
   end
-  last_visible = rank + count - 1
-  posted_total = posted_total + count
-  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total))
-  if logical then
+  call.last_visible = rank + count - 1
+  call.posted_total = call.posted_total + count
+  redis.call('HSET', call.queue, 'c', struct.pack(FEED_STATE, call.last_visible, call.posted_total))
+  if call.logical then
     -- If the clock steps back, logical time continues from the stored time.
     store_logical_time()
   end
-  if subscription_count then
+  if call.subscription_count then
     signal_deliveries()
   end
   local ranks = {}
@@ -120,7 +120,7 @@ local function store_messages(set, ranks, new, delays_before)
       blocks[block] = end_s
     end
   end
-  call_in_chunks('HSET', messages, fields)
+  call_in_chunks('HSET', call.messages, fields)
   call_in_chunks('ZADD', set, members)
   note_expirations(blocks)
   if fairness() then
@@ -128,9 +128,9 @@ local function store_messages(set, ranks, new, delays_before)
     for i in ipairs(keys) do
       assigned[i] = new.candidates[i] and assign_shard(new.candidates[i], delays_before) or FIRST_SHARD
     end
-    put_into_shards(keys, set == ready and AVAILABLE or DELAYED, assigned)
+    put_into_shards(keys, set == call.ready and AVAILABLE or DELAYED, assigned)
   end
-  notify(set == ready and #ranks or 0)
+  notify(set == call.ready and #ranks or 0)
   return keys
 end
 
@@ -146,12 +146,12 @@ end
 local function post_messages(new)
   add_bytes(new.bytes)
   load_logical_time()
-  if logical and redis.call('EXISTS', delayed) == 0 then
+  if call.logical and redis.call('EXISTS', call.delayed) == 0 then
     clear_logical_time()
   end
-  local delays_before = logical ~= nil
+  local delays_before = call.logical ~= nil
   if not new.delays then
-    return store_messages(ready, visible_ranks(#new.headers), new, delays_before)
+    return store_messages(call.ready, visible_ranks(#new.headers), new, delays_before)
   end
   local groups, delays, keys = {}, {}, {}
   for i, delay in ipairs(new.delays) do
@@ -169,7 +169,7 @@ local function post_messages(new)
   for _, delay in ipairs(delays) do
     local group = groups[delay]
     local ranks = delay > 0 and delayed_ranks(#group.indexes, delay) or visible_ranks(#group.indexes)
-    for index, key in ipairs(store_messages(delay > 0 and delayed or ready, ranks, group, delays_before)) do
+    for index, key in ipairs(store_messages(delay > 0 and call.delayed or call.ready, ranks, group, delays_before)) do
       keys[group.indexes[index]] = key
     end
   end

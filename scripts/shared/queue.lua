@@ -1,5 +1,5 @@
--- The keys of a queue. src/storage/redis/keys.rs says which keys each script gets, under these
--- names:
+-- The keys of a queue. src/storage/redis/script.rs says which keys each script gets, as fields of
+-- `call` with these names:
 --   queue        hash  m   metadata
 --                      p   packed policy (policy.lua)
 --                      v   revision
@@ -99,20 +99,18 @@ local function query_in_chunks(command, key, values)
   return items
 end
 
--- The time (µs) before which nothing is due in the queue, or nil if nothing will be due. It may be
--- too early but is never too late.
-local next_due
-
 -- Returns the hash tag of the queue's keys, which names it in the index of due queues.
 local function hash_tag()
-  return string.match(queue, '{(.*)}')
+  return string.match(call.queue, '{(.*)}')
 end
 
--- Records that something will be due in the queue at this time (µs).
+-- Records that something will be due in the queue at this time (µs). `call.next_due` is the time
+-- before which nothing is due, or nil if nothing will be due. It may be too early but is never too
+-- late.
 local function schedule_due(time)
-  if not next_due or time < next_due then
-    next_due = time
-    redis.call('HSET', queue, 'd', decimal(time))
-    redis.call('ZADD', due, 'LT', decimal(time), hash_tag())
+  if not call.next_due or time < call.next_due then
+    call.next_due = time
+    redis.call('HSET', call.queue, 'd', decimal(time))
+    redis.call('ZADD', call.due, 'LT', decimal(time), hash_tag())
   end
 end

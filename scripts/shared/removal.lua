@@ -5,12 +5,12 @@ local function remove_messages(set, entries)
   end
   local keys = keys_of(entries)
   call_in_chunks('ZREM', set, entries)
-  call_in_chunks('HDEL', messages, keys)
+  call_in_chunks('HDEL', call.messages, keys)
   if fairness() then
-    call_in_chunks('ZREM', shards, keys)
+    call_in_chunks('ZREM', call.shards, keys)
   end
   -- Comes last, because a full store refuses it unless the script has written before.
-  if stored_bytes then
+  if call.stored_bytes then
     add_bytes(-bytes_of(entries))
   end
 end
@@ -19,20 +19,20 @@ end
 -- of them. Then at least half of all blocks are empty, so checking a random sample in proportion to
 -- the deleted messages keeps their number bounded.
 local function remove_empty_blocks(deleted)
-  local left = redis.call('HLEN', messages)
+  local left = redis.call('HLEN', call.messages)
   if left == 0 then
-    redis.call('DEL', expirations)
+    redis.call('DEL', call.expirations)
     -- Corrects a sum that processes of an earlier release have not changed.
-    if stored_bytes and stored_bytes ~= 0 then
-      redis.call('HDEL', queue, 'b')
+    if call.stored_bytes and call.stored_bytes ~= 0 then
+      redis.call('HDEL', call.queue, 'b')
     end
-  elseif redis.call('ZCARD', expirations) > 2 * left + SPARE_BLOCKS then
+  elseif redis.call('ZCARD', call.expirations) > 2 * left + SPARE_BLOCKS then
     local sample = math.min(2 * deleted + 2, SAMPLED_BLOCKS_MAX)
     local empty = {}
-    for _, block in ipairs(redis.call('ZRANDMEMBER', expirations, sample)) do
+    for _, block in ipairs(redis.call('ZRANDMEMBER', call.expirations, sample)) do
       local first, last = decimal(block * BLOCK_US), decimal((block + 1) * BLOCK_US - 1)
       local found = 0
-      for _, set in ipairs({ready, in_flight, delayed}) do
+      for _, set in ipairs({call.ready, call.in_flight, call.delayed}) do
         found = found + redis.call('ZCOUNT', set, first, last)
       end
       if found == 0 then
@@ -40,7 +40,7 @@ local function remove_empty_blocks(deleted)
       end
     end
     if #empty > 0 then
-      redis.call('ZREM', expirations, unpack(empty))
+      redis.call('ZREM', call.expirations, unpack(empty))
     end
   end
 end

@@ -12,12 +12,12 @@ local function restore_messages(entries, records, last_shards)
     blocks[block] = math.min(blocks[block] or math.huge, current_end_s(entry))
   end
   add_bytes(bytes_of(entries))
-  redis.call('HSET', messages, unpack(fields))
-  redis.call('ZADD', ready, unpack(by_rank(entries)))
+  redis.call('HSET', call.messages, unpack(fields))
+  redis.call('ZADD', call.ready, unpack(by_rank(entries)))
   if fair then
     put_into_shards(keys_of(entries), AVAILABLE, known_shards)
   end
-  redis.call('HSET', queue, 'c', struct.pack(FEED_STATE, last_visible, posted_total + #entries))
+  redis.call('HSET', call.queue, 'c', struct.pack(FEED_STATE, call.last_visible, call.posted_total + #entries))
   note_expirations(blocks)
   notify(#entries, lowest)
 end

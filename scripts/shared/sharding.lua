@@ -3,25 +3,25 @@ local TENANTS_MAX = 32
 local TENANT_COUNT_MAX = 10000
 local TENANTS_KEPT_S = 3600
 
--- Number of available and delayed messages of each shard that was counted by this script.
-local shard_lengths = {}
-
 local function shard_length(shard, delays)
-  local length = redis.call('ZCOUNT', shards, AVAILABLE .. shard, AVAILABLE .. shard)
+  local length = redis.call('ZCOUNT', call.shards, AVAILABLE .. shard, AVAILABLE .. shard)
   if delays then
-    length = length + redis.call('ZCOUNT', shards, DELAYED .. shard, DELAYED .. shard)
+    length = length + redis.call('ZCOUNT', call.shards, DELAYED .. shard, DELAYED .. shard)
   end
-  shard_lengths[shard] = length
   return length
 end
 
 -- Returns the shard for a tenant's next message: the first candidate that has no available or
 -- delayed message, otherwise the one that has the fewest. `delays` says whether any message was
--- delayed before this post.
+-- delayed before this post. `call.shard_lengths` has the number of available and delayed messages of
+-- each shard that the call has counted.
 local function assign_shard(candidates, delays)
+  local lengths = call.shard_lengths or {}
+  call.shard_lengths = lengths
   local shortest, least
   for _, shard in ipairs(candidates) do
-    local length = shard_lengths[shard] or shard_length(shard, delays)
+    lengths[shard] = lengths[shard] or shard_length(shard, delays)
+    local length = lengths[shard]
     if not least or length < least then
       shortest, least = shard, length
     end
@@ -29,7 +29,7 @@ local function assign_shard(candidates, delays)
       break
     end
   end
-  shard_lengths[shortest] = least + 1
+  lengths[shortest] = least + 1
   return shortest
 end
 
@@ -38,16 +38,16 @@ end
 -- Space-Saving algorithm). Counts are halved as they grow, so that old posts count little.
 local function count_tenants(posted)
   for name, count in pairs(posted) do
-    local counted = tonumber(redis.call('ZINCRBY', tenants, count, name))
-    if counted == count and redis.call('ZCARD', tenants) > TENANTS_MAX then
-      local least = redis.call('ZRANGE', tenants, 0, 1, 'WITHSCORES')
+    local counted = tonumber(redis.call('ZINCRBY', call.tenants, count, name))
+    if counted == count and redis.call('ZCARD', call.tenants) > TENANTS_MAX then
+      local least = redis.call('ZRANGE', call.tenants, 0, 1, 'WITHSCORES')
       local at = least[1] == name and 3 or 1
-      redis.call('ZREM', tenants, least[at])
-      counted = tonumber(redis.call('ZINCRBY', tenants, least[at + 1], name))
+      redis.call('ZREM', call.tenants, least[at])
+      counted = tonumber(redis.call('ZINCRBY', call.tenants, least[at + 1], name))
     end
     if counted >= TENANT_COUNT_MAX then
-      redis.call('ZUNIONSTORE', tenants, 1, tenants, 'WEIGHTS', 0.5)
+      redis.call('ZUNIONSTORE', call.tenants, 1, call.tenants, 'WEIGHTS', 0.5)
     end
   end
-  redis.call('EXPIRE', tenants, TENANTS_KEPT_S)
+  redis.call('EXPIRE', call.tenants, TENANTS_KEPT_S)
 end

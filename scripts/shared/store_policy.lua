@@ -5,19 +5,19 @@ end
 
 local function store_policy(packed)
   if packed == '' then
-    redis.call('HDEL', queue, 'p')
+    redis.call('HDEL', call.queue, 'p')
   else
-    redis.call('HSET', queue, 'p', packed)
+    redis.call('HSET', call.queue, 'p', packed)
   end
   local fair = fairness()
   if is_fair(packed) then
-    fair = fair or {boundary = last_visible, turn = UNSHARDED, preferred_in_a_row = 0}
+    fair = fair or {boundary = call.last_visible, turn = UNSHARDED, preferred_in_a_row = 0}
     fair.count, fair.per_tenant = struct.unpack(DIVISION, packed, POLICY_BYTES + 1)
     store_fairness(fair)
   elseif fair then
     fair.count, fair.per_tenant = 1, 1
     store_fairness(fair)
   else
-    redis.call('HDEL', queue, 'f')
+    redis.call('HDEL', call.queue, 'f')
   end
 end

@@ -13,25 +13,26 @@
 -- `retries` has a record by the id of the subscription and the key of the message. `retry_times`
 -- has an entry of each: the id, the time (µs) when the retry is due, in 8 bytes, and the key.
 local SUBSCRIPTION = '>c16I4c0I8I8I8'
-local CHANGE, CHANGE_BYTES = '>I8I8c16', 32
+local CHANGE = '>I8I8c16'
+local CHANGE_BYTES = 32
 
 -- Returns whether a subscription exists.
 local function has_subscription(id)
-  local end_s = redis.call('ZSCORE', subscription_ends, id)
-  return end_s and tonumber(end_s) > math.floor(now / 1000000)
+  local end_s = redis.call('ZSCORE', call.subscription_ends, id)
+  return end_s and tonumber(end_s) > math.floor(call.now / 1000000)
 end
 
 -- Loads the queue and the number of its subscriptions. Returns whether due changes must be applied
 -- first, and whether a subscription has expired, which queue_apply_due removes too.
 local function load_subscriptions()
   local is_due
-  is_due, subscription_count = load_queue('n')
-  if not subscription_count then
+  is_due, call.subscription_count = load_queue('n')
+  if not call.subscription_count then
     return is_due, false
   end
-  subscription_count = tonumber(subscription_count)
-  local first = redis.call('ZRANGE', subscription_ends, 0, 0, 'WITHSCORES')
-  local has_expired = first[2] and tonumber(first[2]) <= math.floor(now / 1000000)
+  call.subscription_count = tonumber(call.subscription_count)
+  local first = redis.call('ZRANGE', call.subscription_ends, 0, 0, 'WITHSCORES')
+  local has_expired = first[2] and tonumber(first[2]) <= math.floor(call.now / 1000000)
   return is_due or has_expired, has_expired
 end
 
@@ -47,20 +48,20 @@ end
 -- Stores a subscription. A former record must have been removed.
 local function store_subscription(id, token, subscriber, revision, began, ttl_s, settings)
   local record = struct.pack(SUBSCRIPTION, token, #subscriber, subscriber, revision, began, ttl_s) .. settings
-  redis.call('HSET', subscriptions, id, record)
-  redis.call('HSET', subscribers, subscriber, id)
-  redis.call('ZADD', subscription_ids, 0, id)
-  redis.call('ZADD', subscription_ends, decimal(math.floor(began / 1000000) + ttl_s), id)
+  redis.call('HSET', call.subscriptions, id, record)
+  redis.call('HSET', call.subscribers, subscriber, id)
+  redis.call('ZADD', call.subscription_ids, 0, id)
+  redis.call('ZADD', call.subscription_ends, decimal(math.floor(began / 1000000) + ttl_s), id)
 end
 
 -- Records that a subscription was created, changed or removed. The version goes on after that of an
 -- earlier queue of this name (queue_delete.lua).
 local function record_subscription_change(id)
-  local last_version, changes = unpack(redis.call('HMGET', deliveries, 'v', 'l'))
-  local before = tonumber(last_version) or last_visible
-  local version = math.max(before + 1, now)
+  local last_version, changes = unpack(redis.call('HMGET', call.deliveries, 'v', 'l'))
+  local before = tonumber(last_version) or call.last_visible
+  local version = math.max(before + 1, call.now)
   local kept = string.sub(changes or '', -(CHANGES_MAX - 1) * CHANGE_BYTES)
-  redis.call('HSET', deliveries, 'v', decimal(version), 'l', kept .. struct.pack(CHANGE, before, version, id))
+  redis.call('HSET', call.deliveries, 'v', decimal(version), 'l', kept .. struct.pack(CHANGE, before, version, id))
 end
 
 -- Does the same, and announces it.
@@ -83,10 +84,10 @@ end
 -- Removes the subscriber of a subscription whose record cannot be read. Visits all subscribers of the
 -- queue, whose number has a limit.
 local function remove_subscriber_of(id)
-  local found = redis.call('HGETALL', subscribers)
+  local found = redis.call('HGETALL', call.subscribers)
   for i = 1, #found, 2 do
     if found[i + 1] == id then
-      redis.call('HDEL', subscribers, found[i])
+      redis.call('HDEL', call.subscribers, found[i])
     end
   end
 end
@@ -94,35 +95,35 @@ end
 -- Removes a subscription with its progress, attempts and retries, of which it has about a thousand
 -- at most. Only frees memory. Returns the number of retries.
 local function remove_subscription(id)
-  local record = redis.call('HGET', subscriptions, id)
+  local record = redis.call('HGET', call.subscriptions, id)
   if record then
     local _, subscriber = unpack_subscription(record)
-    redis.call('HDEL', subscriptions, id)
+    redis.call('HDEL', call.subscriptions, id)
     if subscriber then
-      redis.call('HDEL', subscribers, subscriber)
+      redis.call('HDEL', call.subscribers, subscriber)
     else
       remove_subscriber_of(id)
     end
   end
-  redis.call('ZREM', subscription_ids, id)
-  redis.call('ZREM', subscription_ends, id)
+  redis.call('ZREM', call.subscription_ids, id)
+  redis.call('ZREM', call.subscription_ends, id)
   local fields = {'p' .. id}
   for place = 0, ATTEMPTS_KEPT - 1 do
     fields[#fields + 1] = 'a' .. id .. string.char(place)
   end
-  redis.call('HDEL', deliveries, unpack(fields))
+  redis.call('HDEL', call.deliveries, unpack(fields))
   local first, last = retry_range(id)
   local names = {}
-  for i, entry in ipairs(redis.call('ZRANGEBYLEX', retry_times, first, last)) do
+  for i, entry in ipairs(redis.call('ZRANGEBYLEX', call.retry_times, first, last)) do
     names[i] = retry_name(entry)
   end
-  call_in_chunks('HDEL', retries, names)
-  redis.call('ZREMRANGEBYLEX', retry_times, first, last)
+  call_in_chunks('HDEL', call.retries, names)
+  redis.call('ZREMRANGEBYLEX', call.retry_times, first, last)
   if record then
-    subscription_count = redis.call('HINCRBY', queue, 'n', -1)
-    if subscription_count <= 0 then
-      subscription_count = nil
-      redis.call('HDEL', queue, 'n')
+    call.subscription_count = redis.call('HINCRBY', call.queue, 'n', -1)
+    if call.subscription_count <= 0 then
+      call.subscription_count = nil
+      redis.call('HDEL', call.queue, 'n')
     end
   end
   return #names

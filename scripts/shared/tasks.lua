@@ -3,7 +3,7 @@
 
 -- Returns the task with this id, if it is running.
 local function read_running_task(id)
-  local record = redis.call('HGET', tasks, id)
+  local record = redis.call('HGET', call.tasks, id)
   if record and string.byte(record) == TASK_RUNNING then
     local task = {id = id}
     task.state, task.created, task.selected, task.moved, task.skipped, task.cursor, task.last, task.limit,
@@ -15,7 +15,7 @@ end
 
 -- Returns the running task, if there is one.
 local function find_running_task()
-  for _, id in ipairs(redis.call('HKEYS', tasks)) do
+  for _, id in ipairs(redis.call('HKEYS', call.tasks)) do
     local task = read_running_task(id)
     if task then
       return task
@@ -25,8 +25,8 @@ end
 
 local function store_task(task)
   -- Frees memory before anything grows, so that this works when the store is full.
-  redis.call('HDEL', tasks, task.id)
-  redis.call('HSET', tasks, task.id, struct.pack(TASK, task.state, task.created, task.selected, task.moved,
+  redis.call('HDEL', call.tasks, task.id)
+  redis.call('HSET', call.tasks, task.id, struct.pack(TASK, task.state, task.created, task.selected, task.moved,
     task.skipped, task.cursor, task.last, task.limit, task.per_second, task.id_count) .. task.tail)
 end
 
@@ -34,5 +34,5 @@ end
 local function finish_task(task, state, error)
   task.state, task.tail = state, error
   store_task(task)
-  redis.call('HDEL', task_leases, task.id)
+  redis.call('HDEL', call.task_leases, task.id)
 end

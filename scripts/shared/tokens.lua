@@ -37,7 +37,7 @@ end
 
 -- Removes tokens that have expired. Returns whether there may be more of them.
 local function remove_expired_tokens(records, ids, projects, ends)
-  local expired = redis.call('ZRANGEBYSCORE', ends, '-inf', decimal(now), 'LIMIT', 0, EXPIRED_TOKENS_MAX)
+  local expired = redis.call('ZRANGEBYSCORE', ends, '-inf', decimal(call.now), 'LIMIT', 0, EXPIRED_TOKENS_MAX)
   for _, id in ipairs(expired) do
     remove_token(records, ids, projects, ends, id)
   end

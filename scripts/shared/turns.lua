@@ -8,14 +8,17 @@
 -- ones.
 local function available_at(position, offset, count)
   if position ~= UNSHARDED then
-    return redis.call('ZRANGEBYSCORE', shards, AVAILABLE .. position, AVAILABLE .. position, 'LIMIT', offset, count)
+    local score = AVAILABLE .. position
+    return redis.call('ZRANGEBYSCORE', call.shards, score, score, 'LIMIT', offset, count)
   end
   local boundary = decimal(fairness().boundary)
-  local keys = keys_of(redis.call('ZRANGEBYSCORE', ready, '-inf', boundary, 'LIMIT', offset, count))
+  local keys = keys_of(redis.call('ZRANGEBYSCORE', call.ready, '-inf', boundary, 'LIMIT', offset, count))
   if #keys < count then
-    local before = redis.call('ZCOUNT', ready, '-inf', boundary)
+    local before = redis.call('ZCOUNT', call.ready, '-inf', boundary)
     local unsharded_offset, score = math.max(offset - before, 0), AVAILABLE .. UNSHARDED
-    for _, key in ipairs(redis.call('ZRANGEBYSCORE', shards, score, score, 'LIMIT', unsharded_offset, count - #keys)) do
+    local unsharded =
+      redis.call('ZRANGEBYSCORE', call.shards, score, score, 'LIMIT', unsharded_offset, count - #keys)
+    for _, key in ipairs(unsharded) do
       keys[#keys + 1] = key
     end
   end
@@ -28,7 +31,7 @@ local function heads_after(turn, limit)
   local heads, positions = {}, {}
   local function collect_heads(from, last)
     while #heads < limit do
-      local head = redis.call('ZRANGEBYSCORE', shards, from, AVAILABLE .. last, 'WITHSCORES', 'LIMIT', '0', '1')
+      local head = redis.call('ZRANGEBYSCORE', call.shards, from, AVAILABLE .. last, 'WITHSCORES', 'LIMIT', '0', '1')
       local score = head[2]
       if not score then
         return
@@ -94,33 +97,32 @@ local function append_rounds(keys, positions, limit)
   end
 end
 
--- Whether the selection followed the claim's preference, and the position of its last message.
-local served_preferred = false
-local last_position
-
 -- Returns the entries of the next available messages, at most `limit` and as many as fit into one
 -- reply; in a fair queue also their positions. A fair queue serves the preferred shards if the
 -- preference may be followed.
+--
+-- `call.served_preferred` then says whether the selection followed the preference, and
+-- `call.last_position` is the position of its last message.
 local function next_entries(limit, preferred)
   local fair = fairness()
   local entries, positions
-  served_preferred = false
+  call.served_preferred = false
   if not fair then
-    entries, positions = redis.call('ZRANGE', ready, 0, limit - 1), {}
+    entries, positions = redis.call('ZRANGE', call.ready, '0', limit - 1), {}
   else
     local keys
     keys, positions = {}, {}
     if #preferred > 0 and fair.preferred_in_a_row < PREFERRED_IN_A_ROW_MAX then
       keys, positions = heads_among(preferred, limit)
-      served_preferred = #keys > 0
+      call.served_preferred = #keys > 0
     end
-    if not served_preferred then
+    if not call.served_preferred then
       keys, positions = heads_after(fair.turn, limit)
     end
     if #keys < limit then
       append_rounds(keys, positions, limit)
     end
-    local found = find_entries(keys, {ready})
+    local found = find_entries(keys, {call.ready})
     entries = {}
     for i, key in ipairs(keys) do
       entries[i] = found[key]
@@ -134,7 +136,7 @@ local function next_entries(limit, preferred)
       break
     end
   end
-  last_position = positions[#entries]
+  call.last_position = positions[#entries]
   return entries, positions
 end
 
@@ -143,11 +145,11 @@ end
 -- script has freed some before.
 local function record_turns()
   local fair = fairness()
-  if fair and last_position then
-    if served_preferred then
+  if fair and call.last_position then
+    if call.served_preferred then
       fair.preferred_in_a_row = fair.preferred_in_a_row + 1
     else
-      fair.turn, fair.preferred_in_a_row = last_position, 0
+      fair.turn, fair.preferred_in_a_row = call.last_position, 0
     end
     store_fairness(fair)
   end
@@ -157,9 +159,9 @@ end
 -- entry.
 local function take_from_ready(entries)
   if fairness() then
-    redis.call('ZREM', ready, unpack(entries))
+    redis.call('ZREM', call.ready, unpack(entries))
   else
-    redis.call('ZREMRANGEBYRANK', ready, 0, #entries - 1)
+    redis.call('ZREMRANGEBYRANK', call.ready, '0', #entries - 1)
   end
 end
 
@@ -167,7 +169,7 @@ end
 local function put_in_flight(deliverable, claimed, positions)
   take_from_ready(deliverable)
   record_turns()
-  redis.call('ZADD', in_flight, unpack(by_rank(claimed)))
+  redis.call('ZADD', call.in_flight, unpack(by_rank(claimed)))
   if fairness() then
     put_into_shards(keys_of(deliverable), IN_FLIGHT, positions)
   end

@@ -65,7 +65,7 @@ impl Monitor {
 impl Work {
     /// Returns the scripts that ran.
     pub(crate) fn scripts(&self) -> impl Iterator<Item = &Command> {
-        self.commands.iter().filter(|command| is(&command.words, "EVALSHA") || is(&command.words, "EVAL"))
+        self.commands.iter().filter(|command| is(&command.words, "FCALL"))
     }
 
     /// Returns the largest number of commands that one script called.

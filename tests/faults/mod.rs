@@ -12,6 +12,7 @@ mod failovers;
 mod full;
 mod full_claims;
 mod full_disk;
+mod functions;
 pub(crate) mod gate;
 mod half_done;
 mod half_expired;

@@ -171,15 +171,6 @@ async fn closed_connections_are_replaced_without_an_error() {
 }
 
 #[tokio::test]
-async fn forgotten_scripts_are_sent_again_without_an_error() {
-    let scene = Scene::start().await;
-
-    scene.redis.command(&["SCRIPT", "FLUSH"]);
-
-    all_done(&scene.send_all().await);
-}
-
-#[tokio::test]
 async fn the_service_starts_before_its_redis() {
     let redis = RedisServer::start();
     redis.kill();

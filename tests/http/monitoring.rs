@@ -161,7 +161,7 @@ async fn a_listed_queue_counts_its_messages_that_expired() {
 /// Returns the number of scripts that a Redis has run.
 fn scripts(redis: &RedisServer) -> u64 {
     let reply = redis.command(&["INFO", "commandstats"]);
-    let line = reply.as_text().lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let line = reply.as_text().lines().find(|line| line.starts_with("cmdstat_fcall:"));
     line.and_then(|line| line.split(['=', ',']).nth(1)).map_or(0, |calls| calls.parse().unwrap())
 }
 

@@ -59,7 +59,7 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     post().await;
     sukkal.logged("confirmed the registration").await;
 
-    let commands = ["evalsha", "hmget", "eval", "zrangebylex", "script|load", "ping"];
+    let commands = ["fcall", "hmget", "eval", "zrangebylex", "script|load", "ping"];
     let [counts @ .., pings] = lowest_call_counts(&redis, commands, async || {
         for _ in 0..POSTS {
             post().await;
@@ -87,7 +87,7 @@ async fn a_claim_and_a_list_are_one_script_and_one_command() {
     // The first calls load the scripts.
     claim_and_list().await;
 
-    let commands = ["evalsha", "hmget", "hget", "hincrby", "eval", "ping"];
+    let commands = ["fcall", "hmget", "hget", "hincrby", "eval", "ping"];
     let [counts @ .., pings] = lowest_call_counts(&redis, commands, async || {
         for _ in 0..POSTS {
             claim_and_list().await;
@@ -107,7 +107,7 @@ async fn statistics_in_a_list_are_one_script_per_queue() {
         answered(api.put(&format!("/v2/queues/q{number}")), 201).await;
     }
 
-    let counts = lowest_call_counts(&redis, ["zrangebylex", "evalsha"], async || {
+    let counts = lowest_call_counts(&redis, ["zrangebylex", "fcall"], async || {
         let page = answered(api.get("/v2/queues?with_stats=true&name_prefix=q1"), 200).await.json();
         assert_eq!(page["queues"].as_array().unwrap().len(), 10);
     })
@@ -155,7 +155,7 @@ async fn a_waiter_examines_its_own_messages_once() {
     // Each script examines a few hundred messages.
     let mut before = 0;
     block_until("the first query has finished", || {
-        let now = call_count(&redis, "evalsha");
+        let now = call_count(&redis, "fcall");
         std::thread::sleep(std::time::Duration::from_secs(1));
         std::mem::replace(&mut before, now) == now && now >= 10
     });
@@ -166,7 +166,7 @@ async fn a_waiter_examines_its_own_messages_once() {
 
     assert_eq!(waiting.await.unwrap().json()["messages"].as_array().unwrap().len(), 1);
     // There are two posts, a query after each post, and a script that reads the end of the queue.
-    let scripts = call_count(&redis, "evalsha");
+    let scripts = call_count(&redis, "fcall");
     assert!(scripts < 10, "{scripts} scripts");
 }
 
@@ -197,7 +197,7 @@ async fn operations_on_claims_and_pauses_take_one_script_each() {
         ]) {
             redis.command(&["CONFIG", "RESETSTAT"]);
             answered(request, status).await;
-            *least = call_count(&redis, "evalsha").min(*least);
+            *least = call_count(&redis, "fcall").min(*least);
         }
     }
     assert_eq!(least, [1; 7]);
@@ -213,14 +213,14 @@ async fn a_waiter_of_a_paused_queue_claims_once_per_message() {
     redis.command(&["CONFIG", "RESETSTAT"]);
     let waiting = tokio::spawn(send(api.post("/v2/queues/q/claims?wait=30", &json!({}))));
     // The claim, and a script that reads when something is due.
-    block_until("the request waits", || call_count(&redis, "evalsha") >= 2);
+    block_until("the request waits", || call_count(&redis, "fcall") >= 2);
 
     let messages = json!({ "messages": [{ "body": 1, "delay": 0 }, { "body": 2, "delay": 1 }] });
     answered(api.post(MESSAGES, &messages), 201).await;
     let ready = "sukkal:{p/q}:ready";
     block_until("both messages are available", || redis.command(&["ZCARD", ready]).as_int() == 2);
 
-    let scripts = call_count(&redis, "evalsha");
+    let scripts = call_count(&redis, "fcall");
     assert!(scripts < 15, "{scripts} scripts");
     answered(api.request(Method::POST, "/v2/queues/q/resume"), 204).await;
     assert_eq!(waiting.await.unwrap().json()["messages"].as_array().unwrap().len(), 2);

@@ -112,7 +112,8 @@ fn a_crate_stays_where_it_belongs() {
 
 #[test]
 fn every_script_states_its_contract_and_is_used() {
-    let table = fs::read_to_string(root().join("src/storage/redis/script.rs")).unwrap();
+    let tables = ["src/storage/redis/script.rs", "src/storage/redis/library.rs"];
+    let table = tables.map(|path| fs::read_to_string(root().join(path)).unwrap()).concat();
     for (path, text) in files("scripts", ".lua") {
         let name = path.strip_prefix("scripts").unwrap().with_extension("");
         let shown = path.display();

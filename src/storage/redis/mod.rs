@@ -12,6 +12,7 @@ mod dead_letters;
 mod deliveries;
 pub mod import;
 mod keys;
+mod library;
 mod maintenance;
 mod message_records;
 mod messages;

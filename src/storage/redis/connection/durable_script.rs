@@ -74,12 +74,14 @@ impl Connection {
             debug!(reason, %level, "a post has not reached its durability");
             Error::NotDurable { level, reason }
         };
-        let (mark, rendered) = (keys::receipt(slot), script.rendered(self.clock, false));
+        let library = self.functions.library;
+        let (mark, function) = (keys::receipt(slot), library.function(script, false));
         let (deadline, mut may_have_run) = (Instant::now() + wait_max, false);
         loop {
             let attempt = match self.servers.of_slot(slot) {
                 Some(server) => {
-                    let attempt = server.receipts.attempt(project, rendered, keys, args, &mark, (level, deadline));
+                    let attempt =
+                        server.receipts.attempt(project, (library, function), keys, args, &mark, (level, deadline));
                     Box::pin(attempt).await
                 }
                 None => Err(Failure::NotRun(no_server_known())),

@@ -25,8 +25,6 @@ const NOTIFICATION_BUFFER_MAX: usize = 1_024;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two health checks of the connection.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// First major version of Redis with sharded Pub/Sub, where a channel belongs to a slot.
-const SHARDED_PUBSUB_SINCE: u64 = 7;
 
 /// The connection. It is closed when this is dropped.
 pub(super) struct Listener {
@@ -93,7 +91,7 @@ impl Listener {
             self.client.wait_for_connect().await?;
             let connection_number =
                 *self.connections.clone().wait_for(|number| *number > 0).await.map_err(|_| elapsed())?;
-            if belongs_to_slot && self.has_sharded_pubsub() {
+            if belongs_to_slot {
                 self.client.ssubscribe(channel.to_owned()).await?;
             } else {
                 self.client.subscribe(channel.to_owned()).await?;
@@ -107,18 +105,8 @@ impl Listener {
     }
 
     pub(super) async fn unsubscribe(&self, channel: &str) {
-        let unsubscribed = if self.has_sharded_pubsub() {
-            timeout(COMMAND_TIMEOUT, self.client.sunsubscribe(channel.to_owned())).await
-        } else {
-            timeout(COMMAND_TIMEOUT, self.client.unsubscribe(channel.to_owned())).await
-        };
+        let unsubscribed = timeout(COMMAND_TIMEOUT, self.client.sunsubscribe(channel.to_owned())).await;
         debug!(?unsubscribed, channel, "unsubscribed from a queue that no client waits for");
-    }
-
-    /// Returns whether the server has sharded Pub/Sub. The scripts that publish decide in the same
-    /// way.
-    fn has_sharded_pubsub(&self) -> bool {
-        self.client.server_version().is_some_and(|version| version.major >= SHARDED_PUBSUB_SINCE)
     }
 }
 

@@ -9,6 +9,7 @@
 mod channel;
 mod durable_script;
 mod failure;
+mod functions;
 mod health;
 mod layout;
 mod listener;
@@ -26,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fred::clients::Client;
 use fred::error::Error as FredError;
-use fred::interfaces::{ClientLike, LuaInterface};
+use fred::interfaces::ClientLike;
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -40,10 +41,11 @@ pub(super) use self::subscriber::Subscriber;
 
 use self::channel::follow_channel;
 use self::failure::{error_from_failure, has_not_run, is_permanent, is_read_only, no_server_known};
+use self::functions::Functions;
 use self::layout::Layout;
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
-use super::script::{QUEUE_APPLY_DUE, Rendered, Script};
+use super::script::{QUEUE_APPLY_DUE, Script};
 use super::uri::Clock;
 use crate::domain::TaskId;
 use crate::storage::monitoring::ProcessedCounter;
@@ -62,8 +64,9 @@ const DUE: &str = "due";
 pub(super) struct Connection {
     servers: Servers,
     layout: Layout,
-    /// The clock that scripts read.
+    /// The clock that functions read.
     clock: Clock,
+    functions: Functions,
     /// Whether scripts fail with [`Error::NoQueue`] on queues that do not exist.
     requires_queues: bool,
     /// Messages that this process has processed.
@@ -93,7 +96,14 @@ impl Connection {
     /// Uses these servers, if they have this layout or are empty.
     pub(super) fn new(servers: Servers, clock: Clock, layout: &str) -> Self {
         let layout = Layout::expecting(layout);
-        let this = Self { servers, layout, clock, requires_queues: false, processed: Arc::default() };
+        let this = Self {
+            servers,
+            layout,
+            clock,
+            functions: Functions::reading(clock),
+            requires_queues: false,
+            processed: Arc::default(),
+        };
         this.spawn(this.clone().verify_layout());
         this.spawn(this.clone().warn_about_eviction());
         this
@@ -234,8 +244,8 @@ impl Connection {
         let absent = self.servers.are_clustered().then(|| keys::absent(slot));
         let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        let rendered = script.rendered(self.clock, self.requires_queues);
-        let attempt = |client| evaluate(client, rendered, keys.clone(), args.clone());
+        let function = self.functions.library.function(script, self.requires_queues);
+        let attempt = |client| self.functions.call(client, function.clone(), keys.clone(), args.clone());
         self.require_layout(script.name).await?;
         self.retry(script.name, slot, attempt).await
     }
@@ -412,13 +422,6 @@ impl Connection {
     /// Returns why a command could not run: the problem of its server if known, else that of the command.
     fn unavailable_reason(&self, what: &str, slot: u16, reason: &str) -> String {
         self.servers.unavailable_reason(slot).unwrap_or_else(|| format!("{what}: {reason}"))
-    }
-}
-
-async fn evaluate(client: Client, script: &Rendered, keys: Vec<Key>, args: Vec<Value>) -> Result<Value, FredError> {
-    match client.evalsha(&*script.sha, keys.clone(), args.clone()).await {
-        Err(error) if error.details().starts_with("NOSCRIPT") => client.eval(&*script.text, keys, args).await,
-        reply => reply,
     }
 }
 

@@ -4,15 +4,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::HashMap;
 use bytes::Bytes;
+use fred::bytes_utils::Str;
 use fred::error::Error as FredError;
 use fred::types::config::Config;
 use tokio::time::{Instant, timeout_at};
 
+use super::functions::{is_missing, is_refused};
 use super::receipt_connection::{Attempt, Failure, ReceiptConnection, elapsed};
 use crate::domain::{Durability, ProjectId};
 use crate::memory_budget::{MemoryBudget, MemoryShare};
+use crate::storage::redis::library::Library;
 use crate::storage::redis::reply::Reply;
-use crate::storage::redis::script::Rendered;
 use crate::storage::{Admission, Error, Permit};
 
 /// Maximum number of connections to a server that wait for receipts of one level at the same time.
@@ -45,22 +47,27 @@ impl Receipts {
         Self { config, free: Mutex::default(), levels: Mutex::default(), posts: MemoryBudget::new(RECEIPTS_MAX) }
     }
 
-    /// Runs the script once, and waits until its effects have reached the level. Projects take turns.
+    /// Calls the function once, and waits until its effects have reached the level. Projects take turns.
+    /// A server that does not have or run the library gets it as a script.
     pub(super) async fn attempt(
         &self,
         project: &ProjectId,
-        script: &Rendered,
+        (library, function): (&Library, &Str),
         keys: &[String],
         args: &[Bytes],
         mark: &str,
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
         let (_permit, connection) = self.take(project, level, deadline).await.map_err(Failure::NotRun)?;
-        let mut attempt = connection.run(("EVALSHA", &script.sha), keys, args, mark, (level, deadline)).await;
-        if let Err(Failure::NotRun(error)) = &attempt
-            && error.details().starts_with("NOSCRIPT")
-        {
-            attempt = connection.run(("EVAL", &script.text), keys, args, mark, (level, deadline)).await;
+        let run = async |call, args: &[Bytes]| connection.run(call, keys, args, mark, (level, deadline)).await;
+        let mut attempt = run(("FCALL", function), args).await;
+        let has_not_run = |attempt: &Attempt, why: fn(&FredError) -> bool| matches!(attempt, Err(Failure::NotRun(error)) if why(error));
+        if has_not_run(&attempt, |error| is_missing(error) || is_refused(error)) {
+            let args = [args, &[Bytes::copy_from_slice(function.as_bytes())]].concat();
+            attempt = run(("EVALSHA", &library.script_sha), &args).await;
+            if has_not_run(&attempt, is_missing) {
+                attempt = run(("EVAL", &library.script), &args).await;
+            }
         }
         // After any other failure, a new connection finds out again what the server can confirm.
         if matches!(attempt, Ok((_, Ok(()))) | Err(Failure::TooFewReplicas(_))) {

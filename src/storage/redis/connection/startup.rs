@@ -15,6 +15,8 @@ use crate::storage::redis::keys;
 const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
 /// Pause between two reads of the layout if it was supported before the connection was lost.
 const PAUSE_BETWEEN_LAYOUT_CHECKS: Duration = Duration::from_secs(1);
+/// The oldest version of Redis that has functions.
+const OLDEST_MAJOR_VERSION: u64 = 7;
 const PAUSE_BETWEEN_INFO_ATTEMPTS: Duration = Duration::from_secs(5);
 /// Approximate number of keys that one `SCAN` visits.
 const KEYS_PER_SCAN: &str = "1000";
@@ -49,6 +51,12 @@ impl Connection {
     /// Reads the version of the layout, and writes it if the store is empty. Returns `None` for a
     /// store that is not empty and has no version.
     async fn read_layout(&self) -> Result<Option<String>, Error> {
+        let args = vec![Value::from("server")];
+        let info = self.send_command("INFO", self.slot(keys::LAYOUT), args).await.and_then(|mut info| info.text());
+        // A user who may not ask for the version is not kept from working.
+        if let Some(message) = info.ok().and_then(|info| unsupported_version(&info)) {
+            return Err(Error::Unavailable(message));
+        }
         let version = self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
         if version.is_some() {
             return Ok(version);
@@ -106,5 +114,32 @@ impl Connection {
                 "Redis evicts keys when it is full and so loses messages: set maxmemory-policy to noeviction"
             );
         }
+    }
+}
+
+/// Returns what the operator must do if the server with this `INFO` is too old. Valkey reports the
+/// version of Redis with which it is compatible.
+fn unsupported_version(info: &str) -> Option<String> {
+    let version = info.lines().find_map(|line| line.trim().strip_prefix("redis_version:"))?;
+    let major: u64 = version.split('.').next()?.parse().ok()?;
+    let is_too_old = major < OLDEST_MAJOR_VERSION;
+    is_too_old.then(|| format!("Redis {version} is too old: use Redis 7.0, Valkey 7.2, or a later version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redis_without_functions_is_too_old() {
+        let info = |version: &str| format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n");
+
+        for version in ["7.0.0", "7.2.4", "8.2.1", "unknown"] {
+            assert_eq!(unsupported_version(&info(version)), None, "{version}");
+        }
+        assert_eq!(
+            unsupported_version(&info("6.2.14")).unwrap(),
+            "Redis 6.2.14 is too old: use Redis 7.0, Valkey 7.2, or a later version"
+        );
     }
 }

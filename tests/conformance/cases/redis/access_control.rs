@@ -146,6 +146,12 @@ async fn the_documented_privileges_are_enough_and_the_least() {
         use_store(|| redis_with_url(&as_user(server.url()), server.clone())),
         use_store(|| redis_with_url(&as_user(cluster.url()), cluster.clone())),
     );
+    // A full server that has lost the functions runs the same Lua as a script.
+    server.command(&["FUNCTION", "FLUSH"]);
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let full = redis_with_url(&as_user(server.url()), server.clone());
+    full.wait_until_ready().await;
+    full.store().check().await.unwrap();
 
     for server in &servers {
         assert_nothing_denied(server);

@@ -41,7 +41,7 @@ async fn posts_that_wait_for_a_running_script_share_the_next_one() {
 
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(PostOutcome::Posted(ids)) if ids.len() == 1)));
     let stats = server.command(&["INFO", "commandstats"]);
-    let scripts = stats.as_text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap();
+    let scripts = stats.as_text().lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")).unwrap();
     let scripts: usize = scripts.split(',').next().unwrap().parse().unwrap();
     assert!(scripts <= POSTS / 8, "{scripts} scripts for {POSTS} concurrent posts");
 }
