@@ -8,12 +8,15 @@ use std::process::ExitCode;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 use clap_mangen::Man;
 
 use super::exit::{BAD_OPTION, FAILED, fail};
 
 /// Name of the program.
 const NAME: &str = "sukkal";
+/// Variable with which a shell asks for completions. Its value is the name of the shell.
+pub(super) const COMPLETION_VARIABLE: &str = "COMPLETE";
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -57,11 +60,15 @@ fn print_page(names: &[String], mut command: Command) -> ExitCode {
     finish(rendered.and_then(|()| print(&text)))
 }
 
-/// Prints a script that completes commands in a shell.
-pub(super) fn completions(shell: Shell, mut command: Command) -> ExitCode {
+/// Prints a script that lets a shell ask this program for completions.
+pub(super) fn completions(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, NAME, &mut script);
-    finish(print(&script))
+    let shells = Shells::builtins();
+    let Some(shell) = shells.completer(&shell.to_string()) else {
+        return fail(BAD_OPTION, "this shell has no completions");
+    };
+    let written = shell.write_registration(COMPLETION_VARIABLE, NAME, NAME, NAME, &mut script);
+    finish(written.and_then(|()| print(&script)))
 }
 
 /// Prints a text that does not depend on anything.

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 
 use crate::config;
 
@@ -88,9 +89,10 @@ enum Command {
     Client(client::Command),
     /// Prints every option of the service with its default value and an explanation
     Config,
-    /// Prints a script that completes commands in a shell
+    /// Prints a script that completes commands and the names of queues in a shell
     ///
-    /// For bash: source <(sukkal completions bash)
+    /// For bash: source <(sukkal completions bash). Names of queues come from the service that the
+    /// command would use. The script belongs to this release, so print it again after an upgrade.
     Completions { shell: clap_complete::Shell },
     /// Prints a page of the manual, for example with `sukkal man | man -l -`
     Man(manual::Options),
@@ -99,6 +101,8 @@ enum Command {
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
+    // The script of `sukkal completions` calls the program with this variable.
+    CompleteEnv::with_factory(command).var(manual::COMPLETION_VARIABLE).complete();
     let mut command = command();
     let cli = Cli::from_arg_matches(&command.get_matches_mut()).unwrap_or_else(|error| error.exit());
     if let Err(error) = cli.check_flags() {
@@ -118,7 +122,7 @@ pub fn run() -> ExitCode {
             client::run(&command)
         }
         Some(Command::Config) => manual::text(&config::explained_defaults()),
-        Some(Command::Completions { shell }) => manual::completions(shell, command),
+        Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man(options)) => manual::man(&options, command),
         None => serve::run(&cli.serve),
     }
@@ -137,7 +141,8 @@ fn warn_about_variables() {
 fn command() -> clap::Command {
     // The commands of the client pass their flags on to their own commands. `sukkal` does not,
     // because its other commands do not have these flags.
-    Cli::command().mut_args(|argument| argument.global(false))
+    let command = Cli::command().mut_args(|argument| argument.global(false));
+    command.mut_subcommands(|noun| if noun.get_name() == "bench" { noun } else { client::with_queue_names(noun) })
 }
 
 impl Cli {

@@ -3,6 +3,7 @@
 mod backup;
 mod bench;
 mod client;
+mod completion;
 mod misbehavior;
 mod ready;
 mod stand_in;

@@ -8,6 +8,7 @@
 mod arguments;
 mod backup;
 mod claim;
+mod completion;
 mod connection;
 mod context;
 mod contexts;
@@ -44,6 +45,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(super) use self::completion::with_queue_names;
 pub(super) use self::flags::Flags;
 
 use self::environment::Environment;
