@@ -28,9 +28,9 @@ const DRAIN_S: u64 = 5;
 const SLACK: Duration = Duration::from_secs(3);
 /// Longer than pops whose messages are not deleted, and than the claims that clients do not know.
 const ENDED_US: i64 = 61_000_000;
-/// Number of commands until a pop waits: a script that reads the queue, which is loaded, a subscription, the pop,
-/// the script again, and a check whether the subscription is still at the right server.
-const COMMANDS_OF_A_WAIT: usize = 6;
+/// Number of commands until a pop waits: a function that reads the queue, a subscription, the pop, the function
+/// again, and a check whether the subscription is still at the right server.
+const COMMANDS_OF_A_WAIT: usize = 5;
 /// Number of claims, and of pops, that are under way.
 const REQUESTS: usize = 4;
 
@@ -100,7 +100,7 @@ async fn a_process_that_stops_in_an_outage_still_deletes_the_messages_of_a_pop()
     redis.record_maintenance();
     let options = [("SUKKAL_LOG__FILTER", "debug"), ("SUKKAL_JANITOR__PAUSE", "86400")];
     let (mut sukkal, next) = (start(&gate.url(), &options), start(&redis.url(), &[]));
-    // After this, Redis knows the script of a pop.
+    // After this, Redis has the functions.
     answered(sukkal.project(PROJECT).delete(POP)).await.expect("the store answers");
     gate.release();
     let waiting = tokio::spawn(answered(sukkal.project(PROJECT).delete(&format!("{POP}&wait=30"))));
