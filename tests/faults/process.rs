@@ -39,9 +39,12 @@ impl Program {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh is there").success());
     }
 
-    /// Waits until it logs this message.
+    /// Waits until it has logged this message, perhaps before it listened.
     pub(crate) fn wait_until_logged(&mut self, message: &str) {
-        wait_for(&mut self.log, message);
+        let field = format!("\"message\":\"{message}\"");
+        if !self.lines_before.iter().any(|line| line.contains(&field)) {
+            wait_for(&mut self.log, message);
+        }
     }
 
     /// Waits until it exits by itself.
