@@ -39,6 +39,9 @@ fn candidates(begun: &OsStr) -> Vec<CompletionCandidate> {
 async fn names(begun: &str) -> Result<Vec<String>, Error> {
     // The command line follows the arguments for this program.
     let words: Vec<OsString> = env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    if words.iter().any(|word| is_unclear(word)) {
+        return Ok(Vec::new());
+    }
     let mut settings = flags(&words).settings(&Environment::of_process())?;
     settings.retry = Duration::ZERO;
     let service = Service::new(&settings)?;
@@ -52,6 +55,12 @@ async fn names(begun: &str) -> Result<Vec<String>, Error> {
         Ok(names)
     };
     timeout(PATIENCE, read).await.unwrap_or(Ok(Vec::new()))
+}
+
+/// Returns whether a word may not be what the command will get: a shell passes quotes and variables as they
+/// were typed, and bash splits words at colons and equals signs. A wrong service must not be asked.
+fn is_unclear(word: &OsStr) -> bool {
+    word.to_str().is_none_or(|word| matches!(word, ":" | "=") || word.contains(['$', '\'', '"', '\\', '`']))
 }
 
 /// Returns those of the flags on an unfinished command line that say which service to ask.
