@@ -1,10 +1,15 @@
 //! The Lua functions of the service are a library in Redis, which can be lost or refused. Then the same
 //! Lua runs as a script.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use serde_json::{Value, json};
 
 use super::gate::Gate;
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused};
+use support::cluster::RedisCluster;
 use support::redis::RedisServer;
 use support::sukkal::Sukkal;
 use support::waiting::until;
@@ -16,6 +21,12 @@ const SCRIPTS_RUN: &str = "runs slower scripts instead";
 
 fn has_library(redis: &RedisServer) -> bool {
     !redis.command(&["FUNCTION", "LIST"]).items().is_empty()
+}
+
+/// Fills the server first, because a process may load the library at any moment.
+fn lose_library_when_full(redis: &RedisServer) {
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    redis.command(&["FUNCTION", "FLUSH"]);
 }
 
 fn has_logged_scripts(sukkal: &Sukkal) -> bool {
@@ -36,6 +47,56 @@ async fn a_lost_library_is_loaded_again_without_an_error() {
     assert!(!has_logged_scripts(&sukkal));
 }
 
+/// It may be lost between its load and the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_library_that_is_lost_all_the_time_is_no_error() {
+    let redis = Arc::new(RedisServer::start());
+    let sukkal = Sukkal::start(&redis.url());
+    let requests = Requests::prepare(&sukkal).await;
+    let (server, is_over) = (redis.clone(), Arc::new(AtomicBool::new(false)));
+    let ends = is_over.clone();
+    let flushes = thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            server.command(&["FUNCTION", "FLUSH"]);
+        }
+    });
+
+    for _ in 0..5 {
+        all_done(&requests.send(&requests::all(), MANY).await);
+    }
+
+    is_over.store(true, Ordering::Relaxed);
+    flushes.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_full_server_of_a_cluster_leaves_the_functions_of_the_others_alone() {
+    let cluster = RedisCluster::start();
+    let sukkal = Sukkal::start(&cluster.url());
+    let api = sukkal.project("faults");
+    let queues: Vec<String> = (0..24).map(|number| format!("/v2/queues/q{number}")).collect();
+    for queue in &queues {
+        assert_eq!(api.put(queue).send().await.unwrap().status(), 201);
+    }
+    let (full, others) = cluster.nodes().split_first().unwrap();
+    lose_library_when_full(full);
+    for server in cluster.nodes() {
+        server.command(&["CONFIG", "RESETSTAT"]);
+    }
+
+    for queue in &queues {
+        assert_eq!(api.get(&format!("{queue}/stats")).send().await.unwrap().status(), 200);
+    }
+
+    let has_run = |server: &RedisServer, command: &str| {
+        server.command(&["INFO", "commandstats"]).as_text().contains(&format!("cmdstat_{command}:"))
+    };
+    assert!(has_run(full, "evalsha"));
+    for server in others {
+        assert!(has_run(server, "fcall") && !has_run(server, "evalsha"));
+    }
+}
+
 /// Loading a library needs memory, so scripts must do until there is some.
 #[tokio::test]
 async fn a_full_redis_that_has_lost_the_library_can_be_emptied() {
@@ -43,8 +104,7 @@ async fn a_full_redis_that_has_lost_the_library_can_be_emptied() {
     let sukkal = Sukkal::start(&redis.url());
     let requests = Requests::prepare(&sukkal).await;
 
-    redis.command(&["FUNCTION", "FLUSH"]);
-    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    lose_library_when_full(&redis);
     all_done(&requests.send(&READS, MANY).await);
     all_refused(&requests.send(&WRITES, MANY).await);
     all_done(&requests.send(&DELETES, MANY).await);
@@ -58,6 +118,7 @@ async fn a_full_redis_that_has_lost_the_library_can_be_emptied() {
         has_library(&redis)
     })
     .await;
+    sukkal.logged("Redis runs the functions of Sukkal again").await;
 }
 
 #[tokio::test]

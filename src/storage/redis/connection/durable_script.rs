@@ -74,7 +74,7 @@ impl Connection {
             debug!(reason, %level, "a post has not reached its durability");
             Error::NotDurable { level, reason }
         };
-        let library = self.functions.library;
+        let library = self.library;
         let (mark, function) = (keys::receipt(slot), library.function(script, false));
         let (deadline, mut may_have_run) = (Instant::now() + wait_max, false);
         loop {

@@ -6,7 +6,7 @@
 //! and a full server that has lost the library can still be emptied. A user that may not call functions
 //! gets the same, at several times the cost.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::bytes_utils::Str;
@@ -16,37 +16,28 @@ use fred::interfaces::{ClientLike, FunctionInterface, LuaInterface};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::storage::redis::library::Library;
-use crate::storage::redis::uri::Clock;
 
-/// How long scripts replace functions after a server has refused to load or to call them.
+/// How long a server runs scripts after it has refused to load the library or to call functions.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
-/// How the functions that read one clock are called. Clones share what is known about the servers.
-#[derive(Clone)]
-pub(super) struct Functions {
-    pub(super) library: &'static Library,
-    state: Arc<State>,
-}
-
+/// What is known about the functions of one server.
 #[derive(Default)]
-struct State {
+pub(super) struct Functions {
     /// Held while the library is loaded.
     loading: AsyncMutex<()>,
-    /// When a server has refused to load the library, or a user may not call functions.
+    /// When the server last refused to load the library, or to let the user call functions. `None` while
+    /// it runs functions.
     refused_at: Mutex<Option<Instant>>,
 }
 
 impl Functions {
-    pub(super) fn reading(clock: Clock) -> Self {
-        Self { library: Library::reading(clock), state: Arc::default() }
-    }
-
-    /// Calls a function on the server of this client.
+    /// Calls a function of the library on the server, whose client this is.
     pub(super) async fn call(
         &self,
+        library: &Library,
         client: Client,
         function: Str,
         keys: Vec<Key>,
@@ -55,20 +46,23 @@ impl Functions {
         if !self.are_paused() {
             let mut reply = client.fcall(function.clone(), keys.clone(), args.clone()).await;
             if reply.as_ref().is_err_and(is_missing) {
-                reply = self.load_and_call(&client, &function, &keys, &args).await;
+                reply = self.load_and_call(library, &client, &function, &keys, &args).await;
             }
             match reply {
-                Err(error) if is_refused(&error) => {
-                    if has_no_functions(&error) {
-                        self.pause(&error);
+                Err(error) if has_no_functions(&error) => self.pause(&error),
+                // The library may have been lost again since it was loaded.
+                Err(error) if is_refused(&error) || is_missing(&error) => {}
+                reply => {
+                    if reply.is_ok() {
+                        self.resume();
                     }
+                    return reply;
                 }
-                reply => return reply,
             }
         }
         let args: Vec<Value> = args.into_iter().chain([Value::from(function)]).collect();
-        match client.evalsha(&*self.library.script_sha, keys.clone(), args.clone()).await {
-            Err(error) if is_missing(&error) => client.eval(&*self.library.script, keys, args).await,
+        match client.evalsha(&*library.script_sha, keys.clone(), args.clone()).await {
+            Err(error) if is_missing(&error) => client.eval(&*library.script, keys, args).await,
             reply => reply,
         }
     }
@@ -76,19 +70,20 @@ impl Functions {
     /// Loads the library, unless another task has done so meanwhile.
     async fn load_and_call(
         &self,
+        library: &Library,
         client: &Client,
         function: &Str,
         keys: &[Key],
         args: &[Value],
     ) -> Result<Value, FredError> {
-        let _loading = self.state.loading.lock().await;
+        let _loading = self.loading.lock().await;
         let call = || client.fcall(function.clone(), keys.to_vec(), args.to_vec());
         match call().await {
             Err(error) if is_missing(&error) => {}
             reply => return reply,
         }
         let load = CustomCommand::new_static("FUNCTION", ClusterHash::Random, false);
-        let args = ["LOAD", &self.library.text].map(Value::from).to_vec();
+        let args = ["LOAD", &library.text].map(Value::from).to_vec();
         match client.custom::<Value, Value>(load, args).await {
             // Another process was faster.
             Err(error) if error.details().contains("already exists") => {}
@@ -112,15 +107,20 @@ impl Functions {
     fn pause(&self, refusal: &FredError) {
         let refused_before = self.refused_at().replace(Instant::now());
         if refused_before.is_none() {
-            warn!(
-                reason = refusal.details(),
-                "Redis does not run the functions of Sukkal, and runs slower scripts instead"
-            );
+            let reason = refusal.details();
+            warn!(reason, "Redis does not run the functions of Sukkal, and runs slower scripts instead");
+        }
+    }
+
+    /// Records that the server runs functions.
+    fn resume(&self) {
+        if self.refused_at().take().is_some() {
+            info!("Redis runs the functions of Sukkal again");
         }
     }
 
     fn refused_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.state.refused_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

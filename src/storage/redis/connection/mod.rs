@@ -41,9 +41,10 @@ pub(super) use self::subscriber::Subscriber;
 
 use self::channel::follow_channel;
 use self::failure::{error_from_failure, has_not_run, is_permanent, is_read_only, no_server_known};
-use self::functions::Functions;
 use self::layout::Layout;
+use self::servers::Server;
 use super::keys::{self, QueueKeys};
+use super::library::Library;
 use super::reply::Reply;
 use super::script::{QUEUE_APPLY_DUE, Script};
 use super::uri::Clock;
@@ -66,7 +67,7 @@ pub(super) struct Connection {
     layout: Layout,
     /// The clock that functions read.
     clock: Clock,
-    functions: Functions,
+    library: &'static Library,
     /// Whether scripts fail with [`Error::NoQueue`] on queues that do not exist.
     requires_queues: bool,
     /// Messages that this process has processed.
@@ -100,7 +101,7 @@ impl Connection {
             servers,
             layout,
             clock,
-            functions: Functions::reading(clock),
+            library: Library::reading(clock),
             requires_queues: false,
             processed: Arc::default(),
         };
@@ -244,8 +245,11 @@ impl Connection {
         let absent = self.servers.are_clustered().then(|| keys::absent(slot));
         let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        let function = self.functions.library.function(script, self.requires_queues);
-        let attempt = |client| self.functions.call(client, function.clone(), keys.clone(), args.clone());
+        let (library, function) = (self.library, self.library.function(script, self.requires_queues));
+        let attempt = |client, server: Arc<Server>| {
+            let (keys, args) = (keys.clone(), args.clone());
+            async move { server.functions.call(library, client, function.clone(), keys, args).await }
+        };
         self.require_layout(script.name).await?;
         self.retry(script.name, slot, attempt).await
     }
@@ -288,7 +292,7 @@ impl Connection {
     async fn send_command(&self, name: &'static str, slot: u16, args: Vec<Value>) -> Result<Reply, Error> {
         // The command goes to a client of one server, so the hash policy is not used.
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-        let attempt = |client| send(client, command.clone(), args.clone());
+        let attempt = |client, _server| send(client, command.clone(), args.clone());
         self.retry(name, slot, attempt).await.map_err(Error::sent_or_not)
     }
 
@@ -370,7 +374,7 @@ impl Connection {
     }
 
     /// Repeats an attempt until it succeeds, fails permanently, or the time is up.
-    async fn retry<F>(&self, what: &str, slot: u16, attempt: impl Fn(Client) -> F) -> Result<Reply, Error>
+    async fn retry<F>(&self, what: &str, slot: u16, attempt: impl Fn(Client, Arc<Server>) -> F) -> Result<Reply, Error>
     where
         F: Future<Output = Result<Value, FredError>>,
     {
@@ -385,7 +389,10 @@ impl Connection {
             let reply = match &server {
                 // Boxed, because the futures of the operations around it are moved, and this one is
                 // large.
-                Some(server) => Box::pin(server.pool.select().attempt(&attempt)).await,
+                Some(server) => {
+                    let attempt = |client| attempt(client, server.clone());
+                    Box::pin(server.pool.select().attempt(attempt)).await
+                }
                 None => Err(no_server_known()),
             };
             let failure = match reply {

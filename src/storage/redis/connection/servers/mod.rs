@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::cluster_slots::SlotRange;
+use super::functions::Functions;
 use super::listener::Listener;
 use super::pool::Pool;
 use super::receipts::Receipts;
@@ -72,13 +73,14 @@ pub(super) struct Server {
     /// Opened when a client first waits for a queue of this server.
     pub(super) listener: OnceLock<Listener>,
     pub(super) receipts: Receipts,
+    pub(super) functions: Functions,
 }
 
 impl Server {
     fn open(config: Config, changes: &watch::Sender<()>) -> Arc<Self> {
         let pool = Pool::open(&config, changes);
         let (admission, receipts) = (Admission::new(IN_FLIGHT_MAX), Receipts::new(config.clone()));
-        Arc::new(Self { config, pool, admission, listener: OnceLock::new(), receipts })
+        Arc::new(Self { config, pool, admission, listener: OnceLock::new(), receipts, functions: Functions::default() })
     }
 }
 
