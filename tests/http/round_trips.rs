@@ -1,5 +1,10 @@
 //! The number of store commands that a request needs.
 
+use futures::future::join_all;
+use sukkal::domain::{ClaimId, ProjectId, QueueId};
+use sukkal::storage::MessageStore;
+use sukkal::storage::redis::RedisStore;
+
 use super::*;
 use support::waiting::block_until;
 
@@ -97,6 +102,39 @@ async fn a_claim_and_a_list_are_one_script_and_one_command() {
 
     assert_eq!(counts, [2 * POSTS, 4 * POSTS, 0, 0, 0]);
     assert!(pings < POSTS, "{pings} pings, not only now and then");
+}
+
+/// Scripts that complete at most 32 pops, and delete at most 32 messages unless it is one pop.
+#[tokio::test]
+async fn pops_of_a_queue_share_the_scripts_that_complete_them() {
+    const OK: &str = "the store answers";
+    let (redis, sukkal) = idle_service();
+    let api = sukkal.project("p");
+    let store = RedisStore::open(&redis.url().parse().unwrap()).unwrap();
+    let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
+    let body = json!({ "messages": [{ "body": 1 }] });
+    assert_eq!(api.post(MESSAGES, &body).send().await.unwrap().status(), 201);
+    sukkal.logged("confirmed the registration").await;
+
+    for (pops, messages_of_each, scripts_expected) in [(64, 1, 2), (6, 10, 2), (4, 20, 4), (2, 40, 2)] {
+        let ids: Vec<ClaimId> = (0..pops).map(|_| ClaimId::random()).collect();
+        let body = json!({ "messages": vec![json!({ "body": 1 }); messages_of_each] });
+        let mut scripts = usize::MAX;
+        for _ in 0..TRIALS {
+            for id in &ids {
+                assert_eq!(api.post(MESSAGES, &body).send().await.unwrap().status(), 201);
+                store.pop_messages(&queue, *id, messages_of_each).await.expect(OK);
+            }
+            redis.command(&["CONFIG", "RESETSTAT"]);
+            for completed in join_all(ids.iter().map(|id| store.complete_pop(&queue, *id))).await {
+                completed.expect(OK);
+            }
+            scripts = call_count(&redis, "fcall").min(scripts);
+        }
+        assert_eq!(scripts, scripts_expected, "{pops} pops of {messages_of_each}");
+    }
+    let stats = store.get_stats(&queue, false).await.expect(OK);
+    assert_eq!((stats.total, stats.claimed), (1, 0));
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ impl ClaimStore for RedisStore {
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
         self.end_claim(queue, id, b"withdrawn").await?;
-        self.repeated_pops().remove(&id);
+        self.pops.forget(id);
         Ok(())
     }
 }

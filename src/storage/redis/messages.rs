@@ -11,8 +11,8 @@ use super::keys::QueueKeys;
 use super::message_records::read_entries;
 use super::reply::{self, Reply};
 use super::script::{
-    MESSAGE_DELETE, MESSAGE_DELETE_MANY, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, POP_COMPLETE,
-    QUEUE_GET_STATS, QUEUE_PURGE, QUEUE_SHARDS,
+    MESSAGE_DELETE, MESSAGE_DELETE_MANY, MESSAGE_GET, MESSAGE_LIST, MESSAGE_POP, MESSAGE_RESTORE, QUEUE_GET_STATS,
+    QUEUE_PURGE, QUEUE_SHARDS,
 };
 use super::shard_digits;
 use crate::domain::sharding::SHARDS_MAX;
@@ -143,7 +143,7 @@ impl MessageStore for RedisStore {
             "popped" => {
                 let popped = read_popped(queue, pop, &mut reply)?;
                 if reply.is_repeated && !popped.is_empty() {
-                    self.repeated_pops().insert(pop);
+                    self.pops.note_repeated(pop);
                 }
                 let count = popped.len() as u64;
                 self.count(Processed { claimed: count, deleted: count, ..Processed::default() });
@@ -158,11 +158,7 @@ impl MessageStore for RedisStore {
     }
 
     async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
-        let repeated = if self.repeated_pops().contains(&pop) { "repeated" } else { "" };
-        let args = [arguments::claim(pop), Bytes::from_static(repeated.as_bytes())];
-        self.connection.run(&POP_COMPLETE, &QueueKeys::of(queue), &args).await?;
-        self.repeated_pops().remove(&pop);
-        Ok(())
+        self.pops.complete(&self.connection, queue, pop).await
     }
 
     async fn restore_messages(&self, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {

@@ -19,6 +19,7 @@ mod messages;
 mod moves;
 mod peek;
 mod pools;
+mod pops;
 mod posts;
 mod projects;
 mod queues;
@@ -39,8 +40,7 @@ mod uri;
 mod values;
 mod watch;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -53,11 +53,12 @@ pub use uri::{Clock, InvalidUri, RedisPools, RedisUri};
 use self::connection::{Connection, Servers, Subscriber, layout_of};
 use self::keys::QueueKeys;
 use self::maintenance::confirmer::Confirmer;
+use self::pops::Pops;
 use self::posts::PostBatcher;
 use self::reply::Reply;
 use self::script::Script;
 use self::signals::Signals;
-use crate::domain::{ClaimId, ProjectId, QueueId};
+use crate::domain::{ProjectId, QueueId};
 use crate::storage::moved_messages::OtherStores;
 use crate::storage::outbox::Forwarders;
 use crate::storage::watch::Watchers;
@@ -68,13 +69,12 @@ use crate::storage::{Admission, AdmissionControl, Destinations, DiskUsage, Error
 pub struct RedisStore {
     connection: Connection,
     post_batcher: PostBatcher,
+    pops: Pops,
     forwarders: Forwarders,
     other_stores: OtherStores,
     subscriber: Subscriber,
     confirmer: Confirmer,
     signals: Signals,
-    /// Pops that were sent more than once and are not complete.
-    repeated_pops: Arc<Mutex<HashSet<ClaimId>>>,
     /// Identifies this process among those that share the store, for the janitor lease and signals.
     id: Uuid,
 }
@@ -101,23 +101,14 @@ impl RedisStore {
         let servers = Servers::open(uri.config()?, uri.sentinel_credentials());
         let connection = Connection::new(servers.clone(), uri.clock, layout);
         let post_batcher = PostBatcher::new(connection.clone(), batches);
+        let pops = Pops::default();
         let (forwarders, other_stores) = (Forwarders::default(), OtherStores::default());
         let subscriber = Subscriber::new(servers, watchers);
         let (confirmer, waiting) = Confirmer::new();
         let id = Uuid::new_v4();
         let signals = Signals::new(id);
-        let repeated_pops = Arc::default();
-        let this = Self {
-            connection,
-            post_batcher,
-            forwarders,
-            other_stores,
-            subscriber,
-            confirmer,
-            signals,
-            repeated_pops,
-            id,
-        };
+        let this =
+            Self { connection, post_batcher, pops, forwarders, other_stores, subscriber, confirmer, signals, id };
         this.connection.spawn(this.clone().confirm_registrations(waiting));
         this.connection.spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)
@@ -155,10 +146,6 @@ impl RedisStore {
         while changes.changed().await.is_ok() {
             self.confirmer.reconnected();
         }
-    }
-
-    fn repeated_pops(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
-        self.repeated_pops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts messages that were processed.
