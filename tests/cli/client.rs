@@ -168,18 +168,25 @@ fn a_request_is_repeated_while_the_service_is_unavailable() {
     let stand_in = StandIn::start(move |_, _| {
         let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
         let body = r#"{"title": "Service temporarily unavailable", "description": "No store."}"#.to_owned();
-        Answer { status: if is_first { 503 } else { 204 }, body, ..Answer::default() }
+        Answer { status: if is_first { 503 } else { 200 }, body, ..Answer::default() }
     });
+    let folder = tempfile::tempdir().unwrap();
+    let backup = format!("backup {}", folder.path().join("backup").display());
 
-    let patient = run(stand_in.url(), "ping");
+    let patient = ["ping", &backup].map(|command| {
+        requests.store(0, Ordering::Relaxed);
+        run(stand_in.url(), command)
+    });
     requests.store(0, Ordering::Relaxed);
     let impatient = run(stand_in.url(), "ping --retry 0");
     requests.store(0, Ordering::Relaxed);
     let not_repeatable = run(stand_in.url(), "claim take orders");
 
     let unavailable = "sukkal: the service is unavailable (503): No store.";
-    assert!(patient.status.success(), "{patient:?}");
-    assert_eq!(text(&patient.stderr), format!("{unavailable}; trying again\n"));
+    for output in patient {
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(text(&output.stderr), format!("{unavailable}; trying again\n"));
+    }
     for output in [impatient, not_repeatable] {
         assert_eq!(output.status.code(), Some(5), "{output:?}");
         assert_eq!(text(&output.stderr), format!("{unavailable}\n"));

@@ -158,7 +158,7 @@ impl Service {
             None => path.to_owned(),
         };
         let (headers, body) = (HeaderMap::new(), Bytes::new());
-        Request { service: self, method, path, headers, body, is_repeatable, wait: Duration::ZERO }
+        Request { service: self, method, path, headers, body, is_repeatable, retry: self.retry, wait: Duration::ZERO }
     }
 
     /// Gets a document.
@@ -226,6 +226,7 @@ pub(super) struct Request<'s> {
     headers: HeaderMap,
     body: Bytes,
     is_repeatable: bool,
+    retry: Duration,
     wait: Duration,
 }
 
@@ -264,19 +265,40 @@ impl Request<'_> {
         self
     }
 
+    /// The request is repeated for this time instead of the one that the user has chosen.
+    pub(super) fn repeated_for(mut self, retry: Duration) -> Self {
+        self.retry = retry;
+        self
+    }
+
     /// Returns the response if it is a success.
     pub(super) async fn send(self) -> Result<Response, Error> {
-        let service = self.service;
         let target = self.target()?;
+        let attempt = async || {
+            let response = self.send_once(&target).await?;
+            Ok(if response.status.is_success() { Ok(response) } else { Err(response) })
+        };
+        let response = self.repeat(attempt).await?;
+        response.print_warnings();
+        Ok(response)
+    }
+
+    /// Returns the response without its body, which may be endless, if it is a success.
+    pub(super) async fn open(self) -> Result<hyper::Response<Incoming>, Error> {
+        let target = self.target()?;
+        self.repeat(async || self.open_once(&target).await).await
+    }
+
+    /// Repeats an attempt, which returns a success or a refusal, as long as that is safe and the service is
+    /// unavailable.
+    async fn repeat<R>(&self, attempt: impl AsyncFn() -> Result<Result<R, Response>, Failure>) -> Result<R, Error> {
+        let service = self.service;
         let start = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
-            let (error, may_repeat, retry_after) = match self.send_once(&target).await {
-                Ok(response) if response.status.is_success() => {
-                    response.print_warnings();
-                    return Ok(response);
-                }
-                Ok(response) => {
+            let (error, may_repeat, retry_after) = match attempt().await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(response)) => {
                     let may_repeat = self.is_repeatable && response.is_unavailable();
                     (self.refusal(&response), may_repeat, response.retry_after())
                 }
@@ -293,7 +315,7 @@ impl Request<'_> {
                 }
             };
             let pause_now = pause.max(retry_after);
-            if !may_repeat || start.elapsed().saturating_add(pause_now) > service.retry {
+            if !may_repeat || start.elapsed().saturating_add(pause_now) > self.retry {
                 return Err(error);
             }
             print_message(&format!("{error}; trying again"));
@@ -302,26 +324,23 @@ impl Request<'_> {
         }
     }
 
-    /// Sends the request once, and returns the response without its body, which may be endless.
-    pub(super) async fn open(self) -> Result<hyper::Response<Incoming>, Error> {
-        let message = self.message(&self.target()?);
-        let opened = timeout(RESPONSE_TIMEOUT, self.service.connection.send(message)).await;
-        let response = opened.unwrap_or(Err(Failure::Timeout)).map_err(|failure| self.service.lost(&failure))?;
-        self.service.has_responded.set(true);
-        if response.status() == StatusCode::OK {
-            return Ok(response);
-        }
-        let read = timeout(RESPONSE_TIMEOUT, Response::read(response)).await.unwrap_or(Err(Failure::Timeout));
-        Err(self.refusal(&read.map_err(|failure| self.service.lost(&failure))?))
+    async fn send_once(&self, target: &Uri) -> Result<Response, Failure> {
+        let exchange = async { Response::read(self.exchange(target).await?).await };
+        timeout(RESPONSE_TIMEOUT.saturating_add(self.wait), exchange).await.unwrap_or(Err(Failure::Timeout))
     }
 
-    async fn send_once(&self, target: &Uri) -> Result<Response, Failure> {
+    async fn open_once(&self, target: &Uri) -> Result<Result<hyper::Response<Incoming>, Response>, Failure> {
         let exchange = async {
-            let response = self.service.connection.send(self.message(target)).await?;
-            self.service.has_responded.set(true);
-            Response::read(response).await
+            let response = self.exchange(target).await?;
+            Ok(if response.status() == StatusCode::OK { Ok(response) } else { Err(Response::read(response).await?) })
         };
-        timeout(RESPONSE_TIMEOUT.saturating_add(self.wait), exchange).await.unwrap_or(Err(Failure::Timeout))
+        timeout(RESPONSE_TIMEOUT, exchange).await.unwrap_or(Err(Failure::Timeout))
+    }
+
+    async fn exchange(&self, target: &Uri) -> Result<hyper::Response<Incoming>, Failure> {
+        let response = self.service.connection.send(self.message(target)).await?;
+        self.service.has_responded.set(true);
+        Ok(response)
     }
 
     /// Returns the path at the service. A link of the service may be none.

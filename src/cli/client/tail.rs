@@ -129,7 +129,8 @@ impl Tail<'_> {
             let invalid = |_| Error::Usage(format!("{id:?} is not the id of a message"));
             request = request.header(LAST_EVENT_ID, HeaderValue::try_from(id).map_err(invalid)?);
         }
-        let response = request.open().await?;
+        // The command itself connects again and again.
+        let response = request.repeated_for(Duration::ZERO).open().await?;
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if media_type.starts_with(EVENT_STREAM) {
             Ok(response.into_body())
