@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-core test-rest times lint docs bench bench-short soak conformance conformance-update compose tools docker wrk rabbitmq components
+.PHONY: help run test test-core test-rest times lint docs size bench bench-short soak conformance conformance-update compose tools docker wrk rabbitmq components
 
 # Folder of the published conformance suite (conform.py and its baseline).
 SUITE ?= ../shared/conformance
@@ -20,12 +20,16 @@ help:
 	@echo "make times               print the slowest tests, compilations and steps of the last run"
 	@echo "make lint                check the format and lint"
 	@echo "make docs                build the documentation of the code"
+	@echo "make size                count the lines of code, and the files that two recipes name"
 	@echo "make conformance         run the published Zaqar conformance suite in SUITE=$(SUITE)"
 	@echo "make conformance-update  run it, and update the list of the tests that pass"
 	@echo "make compose             test the Docker image and docker-compose.yml with a private Docker daemon"
 	@echo "make soak                run the long form of the concurrency and crash tests (hours)"
 	@echo "make bench               run the benchmarks and write docs/performance.md (more than half an hour)"
 	@echo "make bench-short         run a short form of each benchmark"
+
+size:
+	@python3 -B tests/size.py
 
 run:
 	@cargo build --profile quick --bin sukkal
