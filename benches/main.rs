@@ -39,7 +39,7 @@ use tokio::runtime::Runtime;
 
 use self::report::Report;
 
-/// The allocator of the service, because this program also serves variants of the service.
+/// The allocator of the service, because this program also calls its store.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -61,7 +61,7 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Action {
-    /// How fast is Sukkal compared with other services and with variants of itself?
+    /// How fast is Sukkal compared with other services?
     Versus(versus::Options),
     /// How long do the most expensive requests delay other clients?
     Blocking(blocking::Options),
@@ -89,9 +89,6 @@ enum Action {
     Idle,
     /// Does each benchmark work? Runs all of them with --short
     Short,
-    /// Serves a variant of Sukkal until it is killed
-    #[command(hide = true)]
-    Serve { way: String, store: String },
 }
 
 /// The options of a benchmark that writes a document.
@@ -151,9 +148,6 @@ fn main() {
 
 fn run(arguments: &ArgMatches) {
     let options = Options::from_arg_matches(arguments).unwrap_or_else(|error| error.exit());
-    if let Action::Serve { way, store } = &options.action {
-        return versus::ways::serve(way, store);
-    }
     let start = Instant::now();
     let mut report = Report::new(options.short);
     Runtime::new().expect("threads can be started").block_on(measure(&options.action, &mut report));
@@ -177,6 +171,6 @@ async fn measure(action: &Action, report: &mut Report) {
         Action::Guard => guard::run(report).await,
         Action::Pools => pools::run(report).await,
         Action::Idle => idle::run(report).await,
-        Action::Short | Action::Serve { .. } => unreachable!("the caller handles them"),
+        Action::Short => unreachable!("the caller handles it"),
     }
 }

@@ -13,8 +13,6 @@ use support::sukkal::Sukkal;
 /// The process of a service.
 pub(crate) enum Process {
     Sukkal(Sukkal),
-    /// A variant of Sukkal, which can simply be killed.
-    Variant(Child),
     Zaqar(Child),
 }
 
@@ -29,7 +27,7 @@ impl Process {
     pub(crate) fn id(&self) -> u32 {
         match self {
             Self::Sukkal(sukkal) => sukkal.id(),
-            Self::Variant(process) | Self::Zaqar(process) => process.id(),
+            Self::Zaqar(process) => process.id(),
         }
     }
 }
@@ -38,10 +36,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         match self {
             Self::Sukkal(_) => {}
-            Self::Variant(process) => {
-                let _dead_already = process.kill();
-                let _reaped = process.wait();
-            }
             Self::Zaqar(process) => zaqar::stop(process),
         }
     }

@@ -1,8 +1,6 @@
 //! The servers under test. Each has a Redis of its own. All run at the same time, and are measured in
 //! turn.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 use std::time::Instant;
 
 use sukkal::storage::redis::RedisStore;
@@ -12,14 +10,13 @@ use crate::client::PROJECT;
 use crate::service::{Process, Store};
 use crate::wrk::{Load, Outcome};
 use crate::{processes, zaqar};
-use support::redis::{RedisServer, child_command, spawn};
+use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
 
 pub(crate) const SUKKAL: &str = "Sukkal";
 pub(crate) const SUKKAL_CLUSTER: &str = "Sukkal over a cluster of three";
 pub(crate) const SUKKAL_DURABLE: &str = "Sukkal, Redis with AOF `always`";
 pub(crate) const SUKKAL_EMBEDDED: &str = "Sukkal without a server, every write on disk";
-pub(crate) const STUB: &str = "stub: the same server, nothing stored";
 pub(crate) const ZAQAR: &str = "Zaqar 23.0.1";
 pub(crate) const RABBITMQ: &str = "RabbitMQ, HTTP publish";
 /// The lower bound of the cost in Redis.
@@ -71,21 +68,6 @@ impl Contestant {
     /// Sukkal with the embedded store, which writes to disk before it acknowledges.
     pub(crate) fn sukkal_embedded() -> Self {
         Self::sukkal(SUKKAL_EMBEDDED, Store::embedded())
-    }
-
-    /// A variant of Sukkal that posts in another way (see `ways`).
-    pub(crate) fn variant(name: &'static str, way: &str) -> Self {
-        let store = Store::redis();
-        let mut command = child_command(std::env::current_exe().unwrap());
-        command.args(["serve", way, &store.url()]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut process = spawn(command).expect("this program starts");
-        let mut address = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        Self::new(name, format!("http://{}", address.trim()), Process::Variant(process), store)
-    }
-
-    pub(crate) fn stub() -> Self {
-        Self::variant(STUB, "stub")
     }
 
     pub(crate) async fn zaqar() -> Self {

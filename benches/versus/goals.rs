@@ -1,7 +1,7 @@
 //! The goals for performance, and whether they are reached.
 
-use super::contestants::{NATIVE, STORE, STUB, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
-use super::measures::{bytes, claims, embedded, idle, posts, size, ways};
+use super::contestants::{NATIVE, STORE, SUKKAL, SUKKAL_DURABLE, SUKKAL_EMBEDDED, ZAQAR};
+use super::measures::{bytes, claims, embedded, idle, posts, size};
 use super::results::{Results, shown};
 
 /// One row of the table of goals.
@@ -84,7 +84,7 @@ fn above_native(results: &Results, measure: &str, bound: f64) -> Option<Vec<Part
 }
 
 /// All goals.
-pub(crate) const GOALS: [Goal; 25] = [
+pub(crate) const GOALS: [Goal; 21] = [
     Goal {
         measure: "POST of one 1 KB message, 64 connections",
         wanted: "≥ 25 × req/s, p99 ≤ 1/15",
@@ -136,16 +136,6 @@ pub(crate) const GOALS: [Goal; 25] = [
         parts: |r| above_native(r, "claim", 2.5),
     },
     Goal {
-        measure: "POST req/s ÷ req/s of a stub that stores nothing, and the stub's CPU per request",
-        wanted: "≥ 0.6, ≤ 12 µs",
-        parts: |r| {
-            Some(vec![
-                part(rate(r, "post-64", SUKKAL, STUB)?, AtLeast(0.6), ""),
-                part(r.figure("post-64", STUB, "service µs")?, AtMost(12.0), "µs"),
-            ])
-        },
-    },
-    Goal {
         measure: "list of 10 after a marker",
         wanted: "≥ 22 ×",
         parts: |r| Some(vec![part(rate(r, "list", SUKKAL, ZAQAR)?, AtLeast(22.0), "×")]),
@@ -167,21 +157,6 @@ pub(crate) const GOALS: [Goal; 25] = [
         },
     },
     Goal {
-        measure: "one script ÷ WATCH and retry, 3 000 connections",
-        wanted: "≥ 1.58 ×",
-        parts: |r| Some(vec![part(rate(r, "ways-3000", ways::ONE_SCRIPT, ways::WATCH)?, AtLeast(1.58), "×")]),
-    },
-    Goal {
-        measure: "group commit ÷ two-step posting, 64 and 3 000 connections",
-        wanted: "≥ 2 ×",
-        parts: |r| {
-            Some(vec![
-                part(rate(r, "ways-64", ways::GROUP_COMMIT, ways::TWO_STEPS)?, AtLeast(2.0), "×"),
-                part(rate(r, "ways-3000", ways::GROUP_COMMIT, ways::TWO_STEPS)?, AtLeast(2.0), "×"),
-            ])
-        },
-    },
-    Goal {
         measure: "1 000 queues at random ÷ one queue",
         wanted: "≥ 0.8",
         parts: |r| Some(vec![part(rate(r, "queues", posts::MANY_QUEUES, posts::ONE_QUEUE)?, AtLeast(0.8), "")]),
@@ -198,14 +173,6 @@ pub(crate) const GOALS: [Goal; 25] = [
         measure: "Redis AOF `always`, 64 connections, ratio to Zaqar without persistence",
         wanted: "≥ 12 ×",
         parts: |r| Some(vec![part(rate(r, "post-durable", SUKKAL_DURABLE, ZAQAR)?, AtLeast(12.0), "×")]),
-    },
-    Goal {
-        measure: "one connection: mean latency with group commit ÷ without",
-        wanted: "≤ 1.02",
-        parts: |r| {
-            let ratio = ratio(r, "ways-1", ways::GROUP_COMMIT, ways::ONE_SCRIPT, "mean ms")?;
-            Some(vec![part(ratio, AtMost(1.02), "")])
-        },
     },
     Goal {
         measure: "memory at 3 000 keep-alive connections, idle after one post each",

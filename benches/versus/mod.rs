@@ -1,4 +1,4 @@
-//! Compares Sukkal with Zaqar, `RabbitMQ`, Redis and variants of itself, side by side in one run.
+//! Compares Sukkal with Zaqar, `RabbitMQ` and Redis, side by side in one run.
 //!
 //! A full run writes `docs/performance.md`. With `--quick` or `--only`, the results are only
 //! printed.
@@ -13,7 +13,6 @@ mod performance;
 mod rabbitmq;
 mod results;
 mod summary;
-pub(crate) mod ways;
 
 use std::fmt::Write as _;
 

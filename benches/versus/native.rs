@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::types::Value;
+use fred::clients::{Client, Pool};
+use fred::interfaces::ClientLike;
+use fred::types::config::Config;
+use fred::types::{Builder, ClusterHash, CustomCommand, Value};
 use futures::future::join_all;
 use tokio::time::Instant;
 
 use super::contestants::sample;
 use super::direct::{TASKS, outcome};
 use super::results::Sample;
-use super::ways::layout::{RoundRobin, pipelined};
 use crate::processes;
 use crate::service::Store;
 
@@ -29,13 +30,15 @@ const TAKEN: usize = 400_000;
 /// A private Redis, and connections to it.
 pub(crate) struct Native {
     store: Store,
-    connections: RoundRobin,
+    connections: Pool,
 }
 
 impl Native {
     pub(crate) async fn start() -> Self {
         let store = Store::redis();
-        Self { connections: RoundRobin::open(&store.url(), CONNECTIONS).await, store }
+        let connections = Builder::from_config(Config::from_url(&store.url()).unwrap()).build_pool(CONNECTIONS).unwrap();
+        connections.init().await.unwrap();
+        Self { connections, store }
     }
 
     /// Runs `XADD` of one message.
@@ -132,8 +135,14 @@ impl Native {
     }
 }
 
+/// Sends commands in one write, and returns their replies.
 async fn send(client: &Client, commands: Vec<(&'static str, Vec<Value>)>) -> Vec<Value> {
-    pipelined(client, commands).await.expect("Redis answers")
+    let pipeline = client.pipeline();
+    for (name, words) in commands {
+        let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
+        let _queued: Value = pipeline.custom(command, words).await.expect("Redis answers");
+    }
+    pipeline.all().await.expect("Redis answers")
 }
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<Value> {

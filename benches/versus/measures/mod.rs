@@ -8,7 +8,6 @@ pub(crate) mod idle;
 mod lists;
 pub(crate) mod posts;
 pub(crate) mod size;
-pub(crate) mod ways;
 
 use crate::versus::results::Measure;
 
@@ -50,13 +49,11 @@ pub(crate) const KB: usize = 1024;
 pub(crate) const SMALL: usize = 100;
 
 /// The names of all measurements, in the order of the document.
-pub(crate) const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 12] = [
     "post-64",
     "post-3000",
     "post-durable",
-    "ways-64",
-    "ways-3000",
-    "ways-1",
+    "post-1",
     "queues",
     "list",
     "claim",
@@ -73,9 +70,7 @@ pub(crate) async fn take(name: &str, pace: Pace) -> Measure {
         "post-64" => posts::against_all("post-64", 64, pace).await,
         "post-3000" => posts::against_all("post-3000", 3000, pace).await,
         "post-durable" => posts::durable(pace).await,
-        "ways-64" => ways::side_by_side("ways-64", 64, pace).await,
-        "ways-3000" => ways::side_by_side("ways-3000", 3000, pace).await,
-        "ways-1" => ways::side_by_side("ways-1", 1, pace).await,
+        "post-1" => posts::alone(pace).await,
         "queues" => posts::to_many_queues(pace).await,
         "list" => lists::after_a_marker(pace).await,
         "claim" => claims::and_deletions(pace).await,

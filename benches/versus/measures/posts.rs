@@ -52,10 +52,10 @@ impl Pace {
 /// Measures all contestants with an HTTP API, and the store without HTTP.
 pub(super) async fn against_all(name: &'static str, connections: u32, pace: Pace) -> Measure {
     let mut measure = Measure::new(name, format!("POST of one message of 1 KB, {connections} connections"));
-    let mut contestants = vec![Contestant::sukkal_over_redis(), Contestant::stub()];
+    let mut contestants = vec![Contestant::sukkal_over_redis()];
     let mut rabbitmq = Err("not measured".to_owned());
     if !pace.is_short {
-        contestants.insert(1, Contestant::sukkal_over_cluster());
+        contestants.push(Contestant::sukkal_over_cluster());
         contestants.push(Contestant::zaqar().await);
         rabbitmq = RabbitMq::start().await;
     }
@@ -93,6 +93,12 @@ pub(super) async fn durable(pace: Pace) -> Measure {
     let title = "POST of one message of 1 KB, 64 connections; with Sukkal every write is on disk, with Zaqar none";
     let contestants = [Contestant::sukkal_durable(), Contestant::sukkal_embedded(), Contestant::zaqar().await];
     pace.post_in_turns(Measure::new("post-durable", title), &contestants, 64).await
+}
+
+/// Measures posts of a client that has the service to itself.
+pub(super) async fn alone(pace: Pace) -> Measure {
+    let measure = Measure::new("post-1", "POST of one message of 1 KB, 1 connection");
+    pace.post_in_turns(measure, &[Contestant::sukkal_over_redis()], 1).await
 }
 
 /// Compares posts to one queue and to many queues.
