@@ -12,16 +12,23 @@ use support::redis::{RedisServer, child_command};
 use support::socket::Socket;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal, binary};
 
-/// The keys of `serde_json`, `sonic_rs`, `rmp_serde`, `toml` and `serde`.
-pub(crate) const KEYS: [&str; 9] = [
+/// The keys of `serde_json`, `sonic_rs`, `rmp_serde`, `toml`, `serde_saphyr` and `serde`.
+pub(crate) const KEYS: [&str; 16] = [
     "$serde_json::private::RawValue",
     "$serde_json::private::Number",
     "$sonic_rs::private::Value",
     "$sonic_rs::private::JsonNumber",
     "$sonic_rs::LazyValue",
+    "$sonic::OwnedLv",
     "_ExtStruct",
     "$__toml_private_datetime",
+    "$__toml_private_Datetime",
     "$__serde_spanned_private_value",
+    "$__serde_spanned_private_Spanned",
+    "__serde_saphyr_private_spanned",
+    "__yaml_anchor",
+    "__yaml_tagged",
+    "__yaml_spanned",
     "__field0",
 ];
 

@@ -178,7 +178,7 @@ async fn closing_server(received: Arc<AtomicUsize>) -> String {
 
 #[tokio::test]
 async fn nginx_sends_a_pop_once_however_it_is_written() {
-    for query in ["pop=1", "%70op=1"] {
+    for query in ["pop=1", "%70op=1", "pop=0&pop=1"] {
         let received = Arc::new(AtomicUsize::new(0));
         let servers = [closing_server(received.clone()).await, closing_server(received.clone()).await];
         let proxy = nginx([&servers[0], &servers[1]]);
