@@ -4,17 +4,14 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 use thiserror::Error;
 
 /// A network of IPv4 or IPv6 addresses, or a single address.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
-pub struct Network {
-    address: IpAddr,
-    /// Number of leading bits that all addresses of the network have in common.
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
 /// The text is not a network.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -25,43 +22,27 @@ impl Network {
     /// Returns a network of IPv4 addresses.
     #[must_use]
     pub const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Self {
-        Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
+        Self(IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)))
     }
 
     /// Returns a network of IPv6 addresses.
     #[must_use]
-    pub const fn v6(segments: [u16; 8], prefix: u8) -> Self {
-        let [first, second, third, fourth, fifth, sixth, seventh, eighth] = segments;
-        let address = Ipv6Addr::new(first, second, third, fourth, fifth, sixth, seventh, eighth);
-        Self { address: IpAddr::V6(address), prefix }
+    pub const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> Self {
+        Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix)))
     }
 
     /// Returns the network that includes only this address.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
-        Self { address, prefix: bits(address).1 }
+        Self(address.into())
     }
 
     /// Returns whether the network includes this address. The IPv4 address in an IPv6 address does
     /// not count.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let ((own, length), (other, other_length)) = (bits(self.address), bits(address));
-        length == other_length && first_bits(own ^ other, self.prefix, length) == 0
+        self.0.contains(&address)
     }
-}
-
-/// Returns the bits of an address, and their number.
-fn bits(address: IpAddr) -> (u128, u8) {
-    match address {
-        IpAddr::V4(v4) => (v4.to_bits().into(), 32),
-        IpAddr::V6(v6) => (v6.to_bits(), 128),
-    }
-}
-
-/// Returns the first bits of a number with `length` bits.
-fn first_bits(number: u128, count: u8, length: u8) -> u128 {
-    number.checked_shr((length - count).into()).unwrap_or(0)
 }
 
 impl FromStr for Network {
@@ -69,16 +50,10 @@ impl FromStr for Network {
 
     /// Parses `ADDRESS/PREFIX` or `ADDRESS`.
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
-        let network = Self::of(address.parse().map_err(|_| InvalidNetwork)?);
-        let Some(prefix) = prefix else { return Ok(network) };
-        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix = prefix.parse().ok().filter(|prefix| is_number && *prefix <= network.prefix);
-        let network = Self { prefix: prefix.ok_or(InvalidNetwork)?, ..network };
-        let (bits, length) = bits(network.address);
+        let address = || text.parse().map(Self::of).map_err(|_| InvalidNetwork);
+        let network = text.parse().map(Self).or_else(|_| address())?;
         // Bits after the prefix have no effect, so the text probably has a mistake.
-        let kept = first_bits(bits, network.prefix, length).checked_shl((length - network.prefix).into());
-        if kept.unwrap_or(0) == bits { Ok(network) } else { Err(InvalidNetwork) }
+        if network.0 == network.0.trunc() { Ok(network) } else { Err(InvalidNetwork) }
     }
 }
 
@@ -92,7 +67,7 @@ impl TryFrom<String> for Network {
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
