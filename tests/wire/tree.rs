@@ -19,12 +19,15 @@ pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
     };
     match document.remove("messages") {
         None => Err(no_messages()),
-        Some(Value::Array(messages)) => messages.into_iter().zip(1..).map(parse_draft).collect(),
+        Some(Value::Array(messages)) => {
+            let count = messages.len();
+            messages.into_iter().zip(1..).map(|(message, number)| parse_draft(message, number, count)).collect()
+        }
         Some(_) => Err(Error::Body("Document type not supported.".to_owned())),
     }
 }
 
-fn parse_draft((message, number): (Value, usize)) -> Result<Draft, Error> {
+fn parse_draft(message: Value, number: usize, count: usize) -> Result<Draft, Error> {
     let Value::Object(fields) = message else {
         return Err(Error::Body(format!("Each message must be an object. Message {number} is none.")));
     };
@@ -43,8 +46,8 @@ fn parse_draft((message, number): (Value, usize)) -> Result<Draft, Error> {
             tenant.map_or(TenantDraft::Malformed, TenantDraft::Named)
         }
     };
-    let body =
-        fields.get("body").ok_or_else(|| Error::Body(format!("Missing \"body\" field. Message {number} has none.")))?;
+    let which = if count == 1 { String::new() } else { format!(" Message {number} has none.") };
+    let body = fields.get("body").ok_or_else(|| Error::Body(format!("Missing \"body\" field.{which}")))?;
     Ok(Draft { ttl_s, delay, tenant, body: to_body(body) })
 }
 

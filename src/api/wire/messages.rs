@@ -249,16 +249,17 @@ pub(super) fn drafts_of(document: &Bytes) -> Result<WithWarnings<Vec<Draft>>, Er
     let Some(Token::Array(length)) = reader.token() else {
         return Err(Error::Body("Document type not supported.".to_owned()));
     };
-    let draft = |index| read_draft(document, &mut reader, index + 1, &mut unknown);
+    let draft = |index| read_draft(document, &mut reader, (index + 1, length), &mut unknown);
     let drafts: Result<_, Error> = (0..length).map(draft).collect();
     Ok(WithWarnings { value: drafts?, warnings: unknown.into_warnings() })
 }
 
-/// Reads the next message of the document, which has this number. Its body shares the memory of the document.
+/// Reads the next message of the document, which has this number among so many. Its body shares the memory
+/// of the document.
 fn read_draft(
     document: &Bytes,
     reader: &mut Reader<'_>,
-    number: u32,
+    (number, count): (u32, u32),
     unknown: &mut UnknownNames<'_>,
 ) -> Result<Draft, Error> {
     let Some(Token::Object(length)) = reader.token() else {
@@ -278,7 +279,11 @@ fn read_draft(
     let ttl_s = ttl.map(|ttl| integer("ttl", ttl)).transpose()?;
     let delay = delay.map_or(Delay::Unset, |delay| integer("delay", delay).map_or(Delay::Malformed, Delay::Seconds));
     let tenant = tenant.map_or(TenantDraft::Unset, read_tenant);
-    let body = body.ok_or_else(|| Error::Body(format!("Missing \"body\" field. Message {number} has none.")))?;
+    let body = body.ok_or_else(|| {
+        // Clients of WebSockets compare the text of a single message.
+        let which = if count == 1 { String::new() } else { format!(" Message {number} has none.") };
+        Error::Body(format!("Missing \"body\" field.{which}"))
+    })?;
     Ok(Draft { ttl_s, delay, tenant, body: Body::from_msgpack(document.slice_ref(body)) })
 }
 

@@ -68,7 +68,7 @@ async fn post(
     broker.count_announced_bytes(queue.project(), bytes.min(bytes_max))?;
     request.check_size(bytes_max)?;
     let (trace, durability) = (trace_context::of(&headers), durability_of(&headers)?);
-    let WithWarnings { value: mut drafts, mut warnings } = request.drafts()?;
+    let WithWarnings { value: mut drafts, mut warnings } = request.drafts().map_err(as_upstream)?;
     for draft in &mut drafts {
         if std::mem::replace(&mut draft.delay, Delay::Unset) != Delay::Unset && !warnings.contains(&NO_DELAY) {
             warnings.push(NO_DELAY);
@@ -80,6 +80,14 @@ async fn post(
     let ids: Vec<String> = posted.value.ids.iter().map(ToString::to_string).collect();
     warnings.extend(posted.warnings);
     frame.respond_with(201, &json!({ "message_ids": ids }), warnings)
+}
+
+/// Returns an error in the words of upstream, which clients compare over WebSockets.
+fn as_upstream(error: Error) -> Error {
+    match error {
+        Error::Body(text) => Error::Body(format!("Bad request. {text}")),
+        error => error,
+    }
 }
 
 /// Returns a page of the feed: `404` if the queue does not exist.
