@@ -387,7 +387,11 @@ impl Error {
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, "426 Upgrade Required"),
             Self::Broker(Broker::QuotaExceeded { .. }) => (StatusCode::FORBIDDEN, "Quota exceeded"),
             Self::Broker(
-                Broker::Forbidden | Broker::Denied { .. } | Broker::ForbiddenShare { .. } | Broker::ForbiddenTarget(_),
+                Broker::Forbidden
+                | Broker::Denied(_)
+                | Broker::ForbiddenShare { .. }
+                | Broker::ForbiddenTarget { .. }
+                | Broker::ForbiddenGrant,
             ) => (StatusCode::FORBIDDEN, "Not authorized"),
             Self::Broker(
                 Broker::NoQueue(_)
@@ -508,7 +512,7 @@ fn unauthenticated(reason: &str, challenges: &Challenges) -> Response {
 fn document(status: StatusCode, title: &str, description: &str) -> Response {
     let mut body = json!({ "title": title, "description": description });
     if status == StatusCode::NOT_ACCEPTABLE {
-        body["link"] = json!({ "text": "API documentation", "href": "/v2/", "rel": "help" });
+        body["link"] = json!({ "text": "API documentation", "href": "/docs", "rel": "help" });
     }
     ([(VARY, "Accept")], json_response(status, &body)).into_response()
 }

@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 
 use super::Error;
 use super::action::{Action, Permission};
+use super::error::Requirement;
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Client, instant_of};
 use crate::domain::token_draft::InvalidToken;
@@ -135,7 +136,19 @@ impl GuardedStore {
         let is_guest = caller.as_client().is_some_and(Client::is_guest);
         let is_allowed = !is_guest && self.permits(caller, permission);
         note(caller, action, permission, is_allowed);
-        if is_allowed { Ok(()) } else { Err(Error::ForbiddenTarget(key)) }
+        if is_allowed { Ok(()) } else { Err(self.forbidden_target(key)) }
+    }
+
+    /// Returns the error of a caller who may not post messages to the queue that it names in `key`.
+    pub(super) fn forbidden_target(&self, key: &'static str) -> Error {
+        let requirement = self.requirement(Action::PostMessages.permission());
+        requirement.map_or(Error::Forbidden, |requirement| Error::ForbiddenTarget { key, requirement })
+    }
+
+    /// Returns the rule that gives a permission, if one does.
+    pub(super) fn requirement(&self, permission: Permission) -> Option<Requirement> {
+        let Permission::Rule(rule) = permission else { return None };
+        Some(Requirement { rule: rule.name(), expression: self.0.policy.requirement(rule) })
     }
 
     /// Refuses roles that the policy does not name, because they would have no effect.
@@ -162,12 +175,8 @@ impl GuardedStore {
         let permission = resource.permission(action);
         let is_allowed = self.permits(caller, permission);
         note(caller, action, permission, is_allowed);
-        match permission {
-            _ if is_allowed => {}
-            Permission::Rule(rule) => {
-                return Err(Error::Denied { rule: rule.name(), requirement: self.0.policy.requirement(rule) });
-            }
-            _ => return Err(Error::Forbidden),
+        if !is_allowed {
+            return Err(self.requirement(permission).map_or(Error::Forbidden, Error::Denied));
         }
         let span = with_current_span(|request| action_span(request, action, &resource));
         let is_background = matches!(caller, Caller::System);

@@ -1,5 +1,7 @@
 //! Errors of the broker.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::domain::metadata::InvalidMetadata;
@@ -129,27 +131,52 @@ pub enum Error {
     #[error("You are not authorized to complete this action.")]
     Forbidden,
     /// A rule of the policy does not allow the action to the caller.
-    #[error("You are not authorized to complete this action. The rule {rule} requires {requirement}.")]
-    Denied {
-        /// The name of the rule.
-        rule: &'static str,
-        /// What the rule requires.
-        requirement: String,
-    },
+    #[error("You are not authorized to complete this action. {0}")]
+    Denied(Requirement),
     /// The caller may not do what it wants to share.
-    #[error("You cannot share {method} on {path}, because you are not authorized to do all that it allows.")]
+    #[error(
+        "You cannot share {method} on {path}, because you are not authorized to do all that it allows. {requirement}"
+    )]
     ForbiddenShare {
         /// The HTTP method.
         method: String,
         /// The path.
         path: String,
+        /// What the caller does not meet.
+        requirement: Requirement,
     },
     /// The caller may not post to a queue that it names for messages of the service.
-    #[error("You cannot name a queue in {0}, because you are not authorized to post messages to it.")]
-    ForbiddenTarget(&'static str),
+    #[error("You cannot name a queue in {key}, because you are not authorized to post messages to it. {requirement}")]
+    ForbiddenTarget {
+        /// The key or the option that names the queue.
+        key: &'static str,
+        /// What the caller does not meet.
+        requirement: Requirement,
+    },
+    /// The caller may not create a token with this project and these roles.
+    #[error(
+        "You can create tokens for your own project only, with roles that you have. The role manager includes reader, \
+         producer and worker, and the role admin all projects and roles."
+    )]
+    ForbiddenGrant,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A rule of the policy that a caller does not meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The name of the rule.
+    pub rule: &'static str,
+    /// The expression of the rule.
+    pub expression: String,
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "The rule {} requires {}.", self.rule, self.expression)
+    }
 }
 
 impl Error {

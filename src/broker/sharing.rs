@@ -22,8 +22,9 @@ impl Broker {
         for path in url.paths() {
             for method in url.methods() {
                 let actions = actions_of(method, path).ok_or(Error::Forbidden)?;
-                if actions.iter().any(|&action| !self.store.allows(caller, action)) {
-                    return Err(Error::ForbiddenShare { method: method.clone(), path: path.clone() });
+                if let Some(denied) = actions.iter().find(|&&action| !self.store.allows(caller, action)) {
+                    let requirement = self.store.requirement(denied.permission()).ok_or(Error::Forbidden)?;
+                    return Err(Error::ForbiddenShare { method: method.clone(), path: path.clone(), requirement });
                 }
             }
         }

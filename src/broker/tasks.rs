@@ -25,7 +25,7 @@ impl Broker {
         let access = self.store.authorize(caller, Action::Redrive, &queue)?;
         let redrive = self.check_redrive(&queue, request)?;
         if redrive.to.is_some() && !self.store.allows(caller, Action::PostMessages) {
-            return Err(Error::ForbiddenTarget("to"));
+            return Err(self.store.forbidden_target("to"));
         }
         let unit = self.redrives.acquire(queue.project())?;
         let store = access.admit().await?;

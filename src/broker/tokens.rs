@@ -25,7 +25,7 @@ impl Broker {
         let (token, new) = draft.issue()?;
         self.store.require_known(&new.grant.roles)?;
         if !may_manage(client, &new.grant) || !may_give(client, &new.grant.roles) {
-            return Err(Error::Forbidden);
+            return Err(Error::ForbiddenGrant);
         }
         let limits = &self.limits;
         let max = TokensMax { total: limits.max_tokens, per_project: limits.max_tokens_per_project };

@@ -300,7 +300,7 @@ async fn share_refuses_what_the_caller_may_not_do() {
             refused(share(method, part, &others)).await,
             format!(
                 "You cannot share {method} on /v2/queues/q/{part}, because you are not authorized to do all that it \
-                 allows."
+                 allows. The rule {rule} requires role:all or role:{rule}."
             ),
         );
         answered(share(method, part, ALL), 200).await;

@@ -190,7 +190,10 @@ impl Servers {
             with_claim_ids: on(&[("SUKKAL_TRANSPORT__MESSAGE_DELETE_WITH_CLAIM_ID", "true")]),
             with_rules: on(&[("SUKKAL_POLICY__RULES", "messages:create = role:producer")]),
             with_one_stream,
-            with_tokens: on(&[("SUKKAL_AUTH__STRATEGIES", "none,tokens")]),
+            with_tokens: on(&[
+                ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
+                ("SUKKAL_POLICY__RULES", "tokens:create = role:admin or role:manager"),
+            ]),
             with_keystone: at(&keystone.stub.url),
             without_keystone: at(&format!("http://127.0.0.1:{}", free_port())),
             _keystone: keystone,
