@@ -149,6 +149,20 @@ async fn invented_tokens_do_not_get_tokens_of_a_new_key_refused() {
 }
 
 #[tokio::test]
+async fn a_token_that_names_no_key_needs_an_issuer_with_one_key() {
+    let provider = StubProvider::start(Mood::Well);
+    let token = provider.token("", "shop");
+    let one_key = Jwt::new(provider.config()).unwrap();
+    assert_eq!(outcome(&one_key, &token).await, Outcome::Accepted);
+    provider.add_key("second");
+
+    let two_keys = Jwt::new(provider.config()).unwrap();
+    let Err(AuthenticationError::Refused(reason)) = two_keys.identify(&token).await else { panic!("two keys fit") };
+
+    assert!(reason.starts_with("the token names no key (kid in its header), so"), "{reason}");
+}
+
+#[tokio::test]
 async fn keys_rotate_without_an_outage() {
     let provider = StubProvider::start(Mood::Well);
     let jwt = Jwt::new(provider.config()).unwrap();

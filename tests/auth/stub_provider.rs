@@ -86,14 +86,15 @@ impl StubProvider {
         self.token_until(key_id, project, SystemTime::now() + Duration::from_secs(3_600))
     }
 
-    /// Returns a token that expires at this time.
+    /// Returns a token that expires at this time. An empty id of a key is left out.
     pub(crate) fn token_until(&self, key_id: &str, project: &str, expires_at: SystemTime) -> String {
         let claims = json!({
             "iss": self.stub.url, "aud": AUDIENCE, "sub": "user-7", "project_id": project,
             "exp": expires_at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64(),
             "realm_access": { "roles": ["producer"] },
         });
-        let header = json!({ "alg": "EdDSA", "kid": key_id });
+        let header =
+            if key_id.is_empty() { json!({ "alg": "EdDSA" }) } else { json!({ "alg": "EdDSA", "kid": key_id }) };
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let signed = format!("{}.{}", encode(&header), encode(&claims));
         let state = self.state.lock().unwrap();

@@ -136,9 +136,12 @@ impl Keys {
                         continue;
                     }
                     Some(Ok(())) if current.fetched_at >= start || current.has_withdrawn_key_of(token) => {
-                        Err(AuthenticationError::Refused(
-                            "the issuer has no key that verifies the signature of the token".to_owned(),
-                        ))
+                        Err(AuthenticationError::Refused(match token.key_id {
+                            Some(_) => "the issuer has no key that verifies the signature of the token".to_owned(),
+                            None => "the token names no key (kid in its header), so the issuer must have exactly one \
+                                     key for its algorithm, which must verify the signature"
+                                .to_owned(),
+                        }))
                     }
                     Some(Ok(())) => {
                         let next = FETCH_PAUSE.saturating_sub(current.fetched_at.elapsed());
