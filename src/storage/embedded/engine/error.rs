@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::process::{getegid, geteuid};
 use thiserror::Error as ThisError;
 
 use crate::storage::Error;
@@ -32,13 +33,25 @@ pub enum OpenError {
         reason: String,
     },
     /// The operating system refused an operation.
-    #[error("{place}: {reason}")]
+    #[error("{place}: {reason}{}", advice(reason))]
     Io {
         /// The file or folder.
         place: String,
         /// The reason that the operating system gave.
         reason: io::Error,
     },
+}
+
+/// Returns what to do about an error of the operating system. The owner of a volume is often another user than
+/// that of a container.
+fn advice(reason: &io::Error) -> String {
+    if reason.kind() != io::ErrorKind::PermissionDenied {
+        return String::new();
+    }
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    format!(
+        "; Sukkal runs as user {user} and group {group}: run it as the owner, or `chown -R {user}:{group}` the folder"
+    )
 }
 
 /// Converts an error of the engine. A failure of the disk makes the store unavailable; every other
@@ -67,4 +80,24 @@ from_engine!(StorageError, TableError, TransactionError, CommitError);
 /// Returns the error for a record that this version cannot decode.
 pub(crate) fn damaged(what: &str) -> Error {
     Error::Corrupt(format!("cannot decode {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_permission_says_who_must_have_it() {
+        let error = |kind: io::ErrorKind| OpenError::Io { place: "/data".to_owned(), reason: kind.into() }.to_string();
+
+        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        assert_eq!(
+            error(io::ErrorKind::PermissionDenied),
+            format!(
+                "/data: permission denied; Sukkal runs as user {user} and group {group}: run it as the owner, or \
+                 `chown -R {user}:{group}` the folder"
+            )
+        );
+        assert_eq!(error(io::ErrorKind::NotFound), "/data: entity not found");
+    }
 }
