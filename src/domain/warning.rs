@@ -96,6 +96,8 @@ pub enum Warning {
     NothingToPurge,
     /// A request has a body that its handler does not read.
     BodyIgnored,
+    /// `name` is `true`, as if a list could be without the names.
+    NameIsText(QueueKind),
     /// The marker of a list of messages cannot be the id of a message.
     InvalidMarker(QueueKind),
 }
@@ -303,6 +305,9 @@ impl fmt::Display for Warning {
             Self::TooFewReplicas => f.write_str(
                 "the server of the queue has fewer replicas than \"_durability\" requires; until it has them, every post is refused with 503",
             ),
+            Self::NameIsText(kind) => {
+                write!(f, "\"name\" selects the {0}s with \"true\" in their names; a list always has the names", kind.noun())
+            }
             Self::InvalidMarker(kind) => write!(
                 f,
                 "the marker is not valid, so the page is empty; use the id of a message of this {}, or the link of a page",

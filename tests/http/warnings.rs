@@ -320,6 +320,18 @@ async fn a_parameter_without_an_effect_beside_another_one_gets_a_warning() {
     assert_eq!(warnings_of(pop, 200).await, [beside("claim_ids", "pop")]);
     let deletion = api.delete(&messages(&format!("ids={id}&wait=1")));
     assert_eq!(warnings_of(deletion, 204).await, [beside("wait", "ids")]);
+    let stream = api.get(&messages("wait=9")).header("Accept", "text/event-stream").send().await.unwrap();
+    assert_eq!(stream.headers()["Sukkal-Warning"], beside("wait", "Accept: text/event-stream"));
+}
+
+#[tokio::test]
+async fn a_list_that_is_to_have_names_gets_a_warning() {
+    let api = new_project();
+    for kind in ["queue", "topic"] {
+        let text = format!("\"name\" selects the {kind}s with \"true\" in their names; a list always has the names");
+        assert_eq!(warnings_of(api.get(&format!("/v2/{kind}s?name=true")), 200).await, [text]);
+        assert_eq!(warnings_of(api.get(&format!("/v2/{kind}s?name=trued")), 200).await, [""; 0]);
+    }
 }
 
 /// Doubles the last character.

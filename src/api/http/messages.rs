@@ -195,7 +195,8 @@ async fn list(
         let feed = broker.follow(&caller, queue, &message_query).await?;
         let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
         let stream = stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events);
-        return Ok((Warnings(missing), stream).into_response());
+        let waiting = without_effect(&query, "Accept: text/event-stream", &["wait"]);
+        return Ok((Warnings(missing), waiting, stream).into_response());
     }
     let listing = broker.list_messages(&caller, &queue, &message_query);
     let Listed { page, position, mut warnings } =

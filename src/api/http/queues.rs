@@ -110,7 +110,9 @@ async fn list(
     if with_count == Some(true) {
         page.count = Some(broker.count_queues(&caller, kind).await?).filter(|count| *count > 0);
     }
-    Ok(Json(page).into_response())
+    let is_flag = queue_query.name.as_deref() == Some("true");
+    let warnings = is_flag.then_some(Warning::NameIsText(kind)).into_iter().collect();
+    Ok((Warnings(warnings), Json(page)).into_response())
 }
 
 /// Creates a queue: `201`, or `204` if the queue exists, in which case its metadata does not
