@@ -36,7 +36,8 @@ pub(crate) struct Native {
 impl Native {
     pub(crate) async fn start() -> Self {
         let store = Store::redis();
-        let connections = Builder::from_config(Config::from_url(&store.url()).unwrap()).build_pool(CONNECTIONS).unwrap();
+        let connections =
+            Builder::from_config(Config::from_url(&store.url()).unwrap()).build_pool(CONNECTIONS).unwrap();
         connections.init().await.unwrap();
         Self { connections, store }
     }
