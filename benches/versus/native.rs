@@ -39,7 +39,7 @@ impl Native {
         let connections =
             Builder::from_config(Config::from_url(&store.url()).unwrap()).build_pool(CONNECTIONS).unwrap();
         connections.init().await.unwrap();
-        Self { connections, store }
+        Self { store, connections }
     }
 
     /// Runs `XADD` of one message.

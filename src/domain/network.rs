@@ -27,8 +27,10 @@ impl Network {
 
     /// Returns a network of IPv6 addresses.
     #[must_use]
-    pub const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> Self {
-        Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix)))
+    pub const fn v6(segments: [u16; 8], prefix: u8) -> Self {
+        let [first, second, third, fourth, fifth, sixth, seventh, eighth] = segments;
+        let address = Ipv6Addr::new(first, second, third, fourth, fifth, sixth, seventh, eighth);
+        Self(IpNet::V6(Ipv6Net::new_assert(address, prefix)))
     }
 
     /// Returns the network that includes only this address.
