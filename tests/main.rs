@@ -14,6 +14,7 @@ mod exclusive_claims;
 mod faults;
 mod feed_order;
 mod fence_recipes;
+mod guides;
 mod http;
 mod migration;
 mod operations;
