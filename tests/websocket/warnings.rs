@@ -1,5 +1,7 @@
 //! `Sukkal-Warning` in the headers of replies, as over HTTP.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use super::{open, start};
@@ -71,6 +73,47 @@ async fn what_has_no_effect_gets_a_warning() {
         assert!(reply["headers"]["status"].as_u64().unwrap() < 300, "{reply}");
         assert_eq!(reply["headers"]["Sukkal-Warning"], expected, "{action} {body}");
     }
+}
+
+/// The rows of the table in docs/websocket.md: an action, and the fields of its body.
+fn documented_actions() -> Vec<(String, Vec<String>)> {
+    let page = fs::read_to_string(support::root().join("docs/websocket.md")).unwrap();
+    let (_, table) = page.split_once("| action |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    // Values that a field accepts follow a colon.
+    rows.map(|(action, rest)| (action.to_owned(), names(rest.split([':', '|']).next().unwrap()))).collect()
+}
+
+#[tokio::test]
+async fn each_action_warns_of_each_misspelled_field() {
+    let sukkal = start(&[]);
+    let mut socket = open(&sukkal).await;
+    let id = "01a226a6-68d5-7077-b944-198cbc097359";
+    let values = json!({
+        "queue_name": "q", "messages": [{ "body": 1 }], "message_id": id, "message_ids": [id], "claim_id": id,
+        "subscription_id": id,
+    });
+    let mut tried = 0;
+    for (action, fields) in documented_actions() {
+        let mut body = json!({});
+        for name in fields.iter().filter(|name| values.get(name).is_some()) {
+            body[name] = values[name].clone();
+        }
+        for name in &fields {
+            let misspelled = format!("{name}{}", name.chars().last().unwrap());
+            let mut body = body.clone();
+            body[&misspelled] = json!(1);
+            socket.request(&action, &body).await;
+            let reply = socket.document().await;
+            let expected = format!("unknown field \"{misspelled}\" has no effect; did you mean \"{name}\"?");
+            let warnings = reply["headers"]["Sukkal-Warning"].as_array().cloned().unwrap_or_default();
+            assert!(warnings.contains(&json!(expected)), "{action}: {reply}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 50, "the table has only {tried} fields");
 }
 
 /// Without a list of kinds, a purge deletes everything.
