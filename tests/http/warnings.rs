@@ -8,6 +8,7 @@ use sukkal::api::http::routes;
 
 use super::{Answer, Project, answered, new_project, send};
 use crate::clients::contract::with_all_routes;
+use support::redis::RedisServer;
 use support::sukkal::{CLIENT, Sukkal};
 
 const NO_DEAD_LETTER_QUEUE: &str = "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both";
@@ -342,8 +343,15 @@ fn misspelled(name: &str) -> String {
 /// A list of queues or topics takes other parameters for filters by metadata.
 #[tokio::test]
 async fn each_route_warns_of_each_misspelled_query_parameter() {
-    let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]);
+    let all = [
+        ("SUKKAL_ADMIN_MODE", "true"),
+        ("SUKKAL_POOLING__ENABLED", "true"),
+        ("SUKKAL_AUTH__STRATEGIES", "none,tokens"),
+    ];
+    let (redis, sukkal) = (RedisServer::start(), Sukkal::start_with("memory:", &all));
     let api = sukkal.project("p");
+    let pool = api.put("/v2/pools/one").json(&json!({ "uri": redis.url(), "weight": 1 })).header("X-Roles", "admin");
+    answered(pool, 201).await;
     for path in ["/v2/queues/q", "/v2/topics/t"] {
         answered(api.put(path), 201).await;
     }
@@ -351,11 +359,11 @@ async fn each_route_warns_of_each_misspelled_query_parameter() {
     for (template, methods) in routes(&with_all_routes()) {
         let path = template.replace("{queue_name}", "q").replace("{topic_name}", "t").replace(['{', '}'], "");
         let is_filtered = ["/v2/queues", "/v2/topics"].contains(&&*path);
-        let is_served = !["/v2/pools", "/v2/flavors", "/v2/tokens"].iter().any(|start| path.starts_with(start));
-        for (method, parameters) in methods.into_iter().filter(|_| is_served) {
+        for (method, parameters) in methods {
             for name in parameters.names {
                 let wrong = misspelled(name);
-                let answer = send(api.request(method.clone(), &format!("{path}?{wrong}=1"))).await;
+                let answer =
+                    send(api.request(method.clone(), &format!("{path}?{wrong}=1")).header("X-Roles", "admin")).await;
                 let expected = if is_filtered {
                     format!(
                         "query parameter \"{wrong}\" filters by a metadata key of this name; did you mean \"{name}\"?"
