@@ -290,15 +290,11 @@ fn run_section(section: &str, store: Store, access: Access) {
     assert!(succeeded, "{failed}fails:\n{}\nThe log:\n{log}", outputs[outputs.len() - 1]);
 }
 
-const BOTH: [Access; 2] = [Access::Open, Access::Secured];
-/// For sections whose preparation makes the service its own subscriber, which sends no token.
-const OPEN: [Access; 1] = [Access::Open];
-
 macro_rules! sections {
-    ($($name:ident: $section:literal, $store:expr, $accesses:expr;)+) => {
+    ($($name:ident: $section:literal, $store:expr;)+) => {
         $(#[test]
         fn $name() {
-            for access in $accesses {
+            for access in [Access::Open, Access::Secured] {
                 run_section($section, $store, access);
             }
         })+
@@ -315,18 +311,18 @@ macro_rules! sections {
 }
 
 sections! {
-    an_embedded_store_is_backed_up_and_restored: "Back up and restore an embedded store", Store::Embedded, BOTH;
-    redis_is_backed_up_and_restored: "Back up and restore Redis", Store::Redis(&[]), BOTH;
-    a_service_is_upgraded: "Upgrade", Store::Embedded, BOTH;
-    a_queue_moves_again: "A queue does not move", Store::Redis(&[]), BOTH;
-    a_poison_message_is_moved_away_and_back: "A poison message", Store::Redis(&[]), BOTH;
-    deliveries_that_fail_are_found_and_continued: "Deliveries to subscribers fail", Store::Redis(&[]), OPEN;
-    deliveries_that_are_late_are_explained: "Deliveries to subscribers are late", Store::Redis(&[]), OPEN;
-    a_pool_that_was_down_is_repaired: "A pool is down", Store::Redis(&[]), BOTH;
+    an_embedded_store_is_backed_up_and_restored: "Back up and restore an embedded store", Store::Embedded;
+    redis_is_backed_up_and_restored: "Back up and restore Redis", Store::Redis(&[]);
+    a_service_is_upgraded: "Upgrade", Store::Embedded;
+    a_queue_moves_again: "A queue does not move", Store::Redis(&[]);
+    a_poison_message_is_moved_away_and_back: "A poison message", Store::Redis(&[]);
+    deliveries_that_fail_are_found_and_continued: "Deliveries to subscribers fail", Store::Redis(&[]);
+    deliveries_that_are_late_are_explained: "Deliveries to subscribers are late", Store::Redis(&[]);
+    a_pool_that_was_down_is_repaired: "A pool is down", Store::Redis(&[]);
     a_full_redis_gets_space: "Redis is full",
-        Store::Redis(&[("maxmemory", "24mb"), ("maxmemory-policy", "noeviction")]), BOTH;
-    a_full_disk_gets_space: "The disk is full", Store::Embedded, BOTH;
-    leaked_keys_are_replaced: "A key leaked", Store::Redis(&[]), BOTH;
+        Store::Redis(&[("maxmemory", "24mb"), ("maxmemory-policy", "noeviction")]);
+    a_full_disk_gets_space: "The disk is full", Store::Embedded;
+    leaked_keys_are_replaced: "A key leaked", Store::Redis(&[]);
 }
 
 #[test]
