@@ -327,6 +327,28 @@ async fn tokens_are_listed_by_project() {
     refused(list("?project_id=other", manager), 403, "Not authorized").await;
 }
 
+/// With `admin_mode`, `project_id` otherwise names the project that an operator acts on.
+#[tokio::test]
+async fn tokens_are_listed_by_project_in_admin_mode_too() {
+    let options = [("SUKKAL_AUTH__STRATEGIES", "none,tokens"), ("SUKKAL_ADMIN_MODE", "true")];
+    let sukkal = Sukkal::start_with("memory:", &options);
+    let api = sukkal.project("demo");
+    for project in ["shop", "other"] {
+        let body = json!({ "name": project, "roles": ["worker"], "project_id": project });
+        answered(api.post(PATH, &body).header("X-Roles", "admin"), 201).await;
+    }
+
+    for (query, expected) in
+        [("", vec!["shop", "other"]), ("?project_id=shop", vec!["shop"]), ("?project_id=x", vec![])]
+    {
+        let page = answered(api.get(&format!("{PATH}{query}")).header("X-Roles", "admin"), 200).await.json();
+        let mut names: Vec<&str> =
+            page["tokens"].as_array().unwrap().iter().map(|token| text(&token["name"])).collect();
+        names.sort_unstable_by(|one, other| other.cmp(one));
+        assert_eq!(names, expected, "{query}");
+    }
+}
+
 #[tokio::test]
 async fn there_are_at_most_as_many_tokens_as_configured() {
     let redis = Arc::new(RedisServer::start());

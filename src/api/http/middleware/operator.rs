@@ -2,14 +2,15 @@
 //! handled as if its header had named that project.
 
 use axum::extract::Request;
-use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
+use axum::http::{Method, Uri};
 use tracing::info;
 
 use super::identity::PROJECT_PARAMETER;
 use crate::api::Error;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
+use crate::api::wire::tokens;
 use crate::auth::Client;
 use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
@@ -24,7 +25,9 @@ pub(super) fn named_project(
     client: &Client,
     settings: &Settings,
 ) -> Result<Option<(ProjectId, Uri)>, Error> {
-    if !settings.admin_mode || !client.is_admin() {
+    // The list of tokens has this parameter itself, and shows the tokens of one project with it.
+    let is_list_of_tokens = request.uri().path() == tokens::PATH && request.method() != Method::POST;
+    if !settings.admin_mode || !client.is_admin() || is_list_of_tokens {
         return Ok(None);
     }
     let project = match query::only(request.uri().query().unwrap_or_default(), PROJECT_PARAMETER) {
