@@ -101,7 +101,9 @@ async fn ls_queues(service: &Service, output: &mut Output) -> Result<(), Error> 
     }
     let mut table = Table::new(&[("NAME", Align::Left), ("MESSAGES", Align::Right), ("FROM", Align::Left)]);
     for (name, from) in sources {
-        let total = service.get(&queue_path(&name, "/stats")).await?["messages"]["total"].take();
+        let exists = names.contains(&name);
+        let stats = if exists { service.get(&queue_path(&name, "/stats")).await? } else { json!({}) };
+        let total = stats["messages"]["total"].as_u64().unwrap_or_default().into();
         if output.is_json() {
             output.document(&json!({ "name": name, "messages": total, "from": from }))?;
         } else {
