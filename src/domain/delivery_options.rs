@@ -39,6 +39,9 @@ const KNOWN: [&str; 12] = [
     SUBJECT,
 ];
 
+/// Fields of a subscription, which are no options.
+const FIELDS: [&str; 4] = ["subscriber", "ttl", "secret", "since"];
+
 /// Those with a meaning for subscriptions of connections.
 const OF_CONNECTIONS: [&str; 2] = [MATCH, WITH_DELIVERY];
 
@@ -74,6 +77,8 @@ pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
     let present = without_effect.into_iter().flatten().filter(|option| options.contains_key(*option));
     warnings.extend(present.map(Warning::NotForSubscriber));
     warnings.extend(options.get(RETRY_POLICY).into_iter().flat_map(retry_policy::warnings));
+    let template = options.get(POST_DATA).and_then(Value::as_str);
+    warnings.extend(template.filter(|template| !template.contains(PLACEHOLDER)).map(|_| Warning::NoPlaceholder));
     warnings
 }
 
@@ -87,7 +92,8 @@ pub fn warnings_of_connection(options: &Value) -> Vec<Warning> {
 
 fn resembling(options: &Map<String, Value>) -> Vec<Warning> {
     let names = options.keys().map(String::as_str);
-    of_unknown(NameKind::SubscriptionOption, &KNOWN, names)
+    let fields = FIELDS.into_iter().filter(|field| options.contains_key(*field)).map(Warning::NoOption);
+    of_unknown(NameKind::SubscriptionOption, &KNOWN, names).into_iter().chain(fields).collect()
 }
 
 /// How the messages of a queue are delivered to a subscriber.

@@ -11,7 +11,7 @@ use super::msgpack::{Reader, Token};
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
-use super::warning::{NameKind, UNKNOWN_NAMES_MAX, of_unknown};
+use super::warning::{NameKind, UNKNOWN_NAMES_MAX, of_unknown, shown};
 use super::{JsonObject, Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
@@ -159,9 +159,12 @@ impl Metadata {
     pub fn warnings(&self, kind: QueueKind, has_pooling: bool) -> Vec<Warning> {
         let keys = self.reserved.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
         let mut warnings = of_unknown(NameKind::MetadataKey, &KNOWN_KEYS, keys);
-        let without_mark = |key: &str| KNOWN_KEYS.into_iter().find(|known| known.strip_prefix('_') == Some(key));
-        let own_keys = self.keys.entries().map(|(key, _)| key);
-        warnings.extend(own_keys.filter_map(without_mark).take(UNKNOWN_NAMES_MAX).map(Warning::OwnKey));
+        let respelled = |key: &str| {
+            let known = KNOWN_KEYS.into_iter().find(|known| letters(known).eq(letters(key)))?;
+            Some(Warning::OwnKey { key: shown(key), known })
+        };
+        let own_keys = self.keys.entries().map(|(key, _)| key).filter(|key| !key.starts_with('_'));
+        warnings.extend(own_keys.filter_map(respelled).take(UNKNOWN_NAMES_MAX));
         warnings.extend(non_null(&self.reserved, RETRY_POLICY).iter().flat_map(retry_policy::warnings));
         let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
         if kind == QueueKind::Topic {
@@ -356,6 +359,11 @@ fn integer_of(keys: &JsonObject, key: &'static str) -> Result<Option<i64>, Inval
         None => Ok(None),
         Some(value) => integer(&value).map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
     }
+}
+
+/// Returns the letters of a key in lower case, which other spellings of it have too.
+fn letters(key: &str) -> impl Iterator<Item = char> {
+    key.chars().filter(|char| !matches!(char, '_' | '-' | ' ')).map(|char| char.to_ascii_lowercase())
 }
 
 fn check_range(keys: &JsonObject, key: &'static str, (min, max): (u64, u64)) -> Result<(), InvalidMetadata> {

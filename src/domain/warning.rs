@@ -50,8 +50,13 @@ pub enum Warning {
         /// The key that is missing.
         missing: &'static str,
     },
-    /// A metadata key lacks the leading `_` of this one, which the service uses.
-    OwnKey(&'static str),
+    /// A metadata key is one that the service uses, but without its leading `_` or in another spelling.
+    OwnKey {
+        /// The key in printable ASCII, truncated if it is long.
+        key: String,
+        /// The key that the service uses.
+        known: &'static str,
+    },
     /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
     /// A metadata key of a topic configures claims.
@@ -60,8 +65,11 @@ pub enum Warning {
     NotForConnections(&'static str),
     /// An option of a subscription has no effect for its kind of subscriber.
     NotForSubscriber(&'static str),
-    /// A subscriber that has not confirmed its subscription subscribes again, with other options or another
-    /// time to live.
+    /// A field of a subscription is among its options.
+    NoOption(&'static str),
+    /// The template of the request body has no place for the message.
+    NoPlaceholder,
+    /// A subscriber that has not confirmed its subscription subscribes again, with other settings.
     SubscriptionUnchanged,
     /// A deletion has an id that cannot be that of a message of the queue.
     InvalidMessageId,
@@ -69,7 +77,7 @@ pub enum Warning {
     ClaimIdsIgnored,
     /// A message expires before its delay ends.
     ExpiresDelayed,
-    /// The only metadata key of a new queue is `metadata`, and its value is an object.
+    /// The key `metadata` of a new queue is an object that seems to be the metadata.
     NestedMetadata,
     /// A message that is posted over a WebSocket has a `delay`.
     DelayOverWebSocket,
@@ -140,6 +148,14 @@ impl NameKind {
             Self::PolicyKey => "key of a retry policy",
             Self::ResourceType => "resource type",
         }
+    }
+}
+
+impl Warning {
+    /// Returns the warning that a query parameter of a list filters by a metadata key.
+    #[must_use]
+    pub fn filter(name: &str) -> Self {
+        Self::Unknown { what: NameKind::Filter, name: shown(name), nearest: None }
     }
 }
 
@@ -243,10 +259,9 @@ impl fmt::Display for Warning {
             }
             Self::Beside { name, other } => write!(f, "query parameter \"{name}\" has no effect beside \"{other}\""),
             Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
-            Self::OwnKey(known) => write!(
+            Self::OwnKey { key, known } => write!(
                 f,
-                "metadata key \"{}\" is one of your own, which the service does not use; did you mean \"{known}\"?",
-                known.trim_start_matches('_')
+                "metadata key \"{key}\" is one of your own, which the service does not use; did you mean \"{known}\"?"
             ),
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
@@ -260,8 +275,14 @@ impl fmt::Display for Warning {
             Self::NotForSubscriber(option) => {
                 write!(f, "the option \"{option}\" has no effect for this kind of subscriber")
             }
+            Self::NoOption(field) => {
+                write!(f, "the option \"{field}\" has no effect; send \"{field}\" beside \"options\"")
+            }
+            Self::NoPlaceholder => f.write_str(
+                "the option \"post_data\" does not contain \"$zaqar_message$\" with its quotes, so requests do not contain the message",
+            ),
             Self::SubscriptionUnchanged => f.write_str(
-                "the subscription exists, and its options and ttl, which are different, were not changed; change them with PATCH",
+                "the subscription exists, and its settings, which are different, were not changed; change them with PATCH",
             ),
             Self::InvalidMessageId => {
                 f.write_str("an id was ignored, because it cannot be the id of a message of this queue")
@@ -273,7 +294,7 @@ impl fmt::Display for Warning {
                 f.write_str("a message expires before its delay ends, so nobody receives it; give it a longer \"ttl\"")
             }
             Self::NestedMetadata => f.write_str(
-                "the only metadata key is \"metadata\"; the body itself is the metadata, so send the value of this key alone",
+                "\"metadata\" is one of your own metadata keys; the body itself is the metadata, so send the value of this key alone",
             ),
             Self::DelayOverWebSocket => {
                 f.write_str("\"delay\" is ignored over WebSockets, as in Zaqar; post delayed messages over HTTP")

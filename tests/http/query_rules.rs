@@ -105,3 +105,17 @@ async fn a_limit_out_of_range_is_refused() {
         }
     }
 }
+
+/// Many clients encode the commas of a list.
+#[tokio::test]
+async fn ids_are_a_list_however_its_commas_are_written() {
+    let api = new_project();
+    let ids = api.post_bodies("q", &[json!(1), json!(2)]).await;
+
+    for separator in [",", "%2C", "%2c"] {
+        let path = format!("/v2/queues/q/messages?ids={}", ids.join(separator));
+        assert_eq!(answered(api.get(&path), 200).await.json()["messages"].as_array().unwrap().len(), 2);
+    }
+    answered(api.delete(&format!("/v2/queues/q/messages?ids={}", ids.join("%2C"))), 204).await;
+    assert_eq!(answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"]["total"], 0);
+}

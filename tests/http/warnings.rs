@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use sukkal::api::http::routes;
 
-use super::{Answer, Project, answered, new_project, send};
+use super::{Answer, Project, answered, new_project, refused, send};
 use crate::clients::contract::with_all_routes;
 use support::redis::RedisServer;
 use support::sukkal::{CLIENT, Sukkal};
@@ -160,7 +160,7 @@ async fn a_subscriber_that_subscribes_again_with_other_options_gets_a_warning() 
         let body = json!({"subscriber": "http://example.org/", "ttl": ttl, "options": {"ordered": ordered}});
         warnings_of(api.post("/v2/queues/q/subscriptions", &body), 201)
     };
-    let unchanged = "the subscription exists, and its options and ttl, which are different, were not changed; \
+    let unchanged = "the subscription exists, and its settings, which are different, were not changed; \
                      change them with PATCH";
 
     assert_eq!(subscribe(600, true).await, [""; 0]);
@@ -211,6 +211,45 @@ async fn a_metadata_key_without_its_leading_underscore_gets_a_warning() {
     assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 201).await, [expected]);
     let update = json!([add("max_claim_count", 4)]);
     assert_eq!(warnings_of(api.patch("q", &update), 200).await, [expected]);
+    let spellings = ["maxClaimCount", "Max-Claim-Count", "MAX_CLAIM_COUNT"];
+    for (number, spelling) in spellings.into_iter().enumerate() {
+        let warned = warnings_of(api.put(&format!("/v2/queues/q{number}")).json(&json!({ spelling: 3 })), 201).await;
+        assert_eq!(warned, [expected.replace("key \"max_claim_count\"", &format!("key \"{spelling}\""))]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_subscription_cannot_use_gets_a_warning_or_is_refused() {
+    let api = new_project();
+    let subscribe = |options: Value| {
+        api.post("/v2/queues/q/subscriptions", &json!({ "subscriber": "http://example.org/", "options": options }))
+    };
+    let expected = [
+        "the option \"ttl\" has no effect; send \"ttl\" beside \"options\"",
+        "the option \"secret\" has no effect; send \"secret\" beside \"options\"",
+        "the option \"post_data\" does not contain \"$zaqar_message$\" with its quotes, so requests do not contain the \
+         message",
+    ];
+    let options = json!({ "ttl": 600, "secret": "x", "post_data": "{\"m\": $zaqar_message$}" });
+    assert_eq!(warnings_of(subscribe(options), 201).await, expected);
+    let later = json!({ "subscriber": "http://example.org/", "since": "2020-01-01T00:00:00Z" });
+    let unchanged = "the subscription exists, and its settings, which are different, were not changed; \
+                     change them with PATCH";
+    assert_eq!(warnings_of(api.post("/v2/queues/q/subscriptions", &later), 201).await, [unchanged]);
+    let never = json!({ "subscriber": "http://example.org/2", "since": "2099-01-01T00:00:00Z" });
+    let text = refused(api.post("/v2/queues/q/subscriptions", &never), 400, "Invalid API request").await;
+    assert_eq!(text, "since is in the future; a subscription begins at the latest with the next message");
+}
+
+/// Lists of queues filter by metadata, so `prefix=a` finds the queues whose metadata has `prefix`.
+#[tokio::test]
+async fn a_filter_that_leaves_nothing_gets_a_warning() {
+    let api = new_project();
+    answered(api.put("/v2/queues/q").json(&json!({ "team": "a" })), 201).await;
+
+    let expected = "query parameter \"prefix\" filters by a metadata key of this name";
+    assert_eq!(warnings_of(api.get("/v2/queues?prefix=q"), 200).await, [expected]);
+    assert_eq!(warnings_of(api.get("/v2/queues?team=a"), 200).await, [""; 0]);
 }
 
 /// The sender of `{"limit": 5}` in a `GET`, or of a reason in a pause, would believe in its effect.
@@ -456,9 +495,12 @@ async fn each_field_without_a_meaning_gets_a_warning() {
     let policy = json!({"_retry_policy": {"maximum_dealy": 5}});
     let expected = ["unknown key of a retry policy \"maximum_dealy\" has no effect; did you mean \"maximum_delay\"?"];
     assert_eq!(warnings_of(api.put("/v2/queues/r").json(&policy), 201).await, expected);
+    let both = json!({"name": "both", "metadata": {"_default_message_ttl": 600}});
+    assert_eq!(warnings_of(api.put("/v2/queues/both").json(&both), 201).await.len(), 1);
     let nested = json!({"metadata": {"team": "billing"}});
-    let expected =
-        ["the only metadata key is \"metadata\"; the body itself is the metadata, so send the value of this key alone"];
+    let expected = [
+        "\"metadata\" is one of your own metadata keys; the body itself is the metadata, so send the value of this key alone",
+    ];
     assert_eq!(warnings_of(api.put("/v2/queues/nested").json(&nested), 201).await, expected);
     let of_claims = json!({"_max_claim_count": 3});
     let expected = ["\"_max_claim_count\" has no effect in a topic, whose messages are not claimed"];

@@ -63,6 +63,11 @@ async fn what_has_no_effect_gets_a_warning() {
             json!(["unknown resource type \"mesages\" has no effect; did you mean \"messages\"?"]),
         ),
         (
+            "queue_purge",
+            json!({"queue_name": "r", "resource_types": []}),
+            json!(["\"resource_types\" is empty, so nothing was deleted"]),
+        ),
+        (
             "subscription_create",
             json!({"queue_name": "q", "options": {"with_delivry": true}}),
             json!(["unknown subscription option \"with_delivry\" has no effect; did you mean \"with_delivery\"?"]),

@@ -163,7 +163,7 @@ async fn list(
     let wants_stream = prefers_events(request.headers());
     let query = Query::parse(request.uri().query());
     let with_states = asks_for_states(&query, is_signed)?;
-    let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
+    let ids = list_of(&query, "ids");
     if !ids.is_empty() {
         let found = broker.get_messages(&caller, &queue, &ids, with_states).await?;
         let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
@@ -195,7 +195,7 @@ async fn list(
         let feed = broker.follow(&caller, queue, &message_query).await?;
         let credential = StreamCredential::of(request.headers(), &settings, feed.expiry());
         let stream = stream::respond(feed, view, credential, settings.stream_heartbeat, &stream_events);
-        let waiting = without_effect(&query, "Accept: text/event-stream", &["wait"]);
+        let waiting = without_effect(&query, "Accept: text/event-stream", &["wait", "limit"]);
         return Ok((Warnings(missing), waiting, stream).into_response());
     }
     let listing = broker.list_messages(&caller, &queue, &message_query);
@@ -230,6 +230,11 @@ async fn list(
     };
     let document = ListDocument { messages: messages::documents(&queue, &page.messages, view), links: Some(links) };
     Ok((Warnings(warnings), response::json(&document, messages::documents_bytes(&page.messages))).into_response())
+}
+
+/// Returns the ids in a parameter. They have no commas, which many clients encode in a list.
+fn list_of(query: &Query, name: &str) -> Vec<String> {
+    query.all(name).flat_map(|ids| ids.split(',')).map(str::to_owned).collect()
 }
 
 /// Returns warnings about those of the parameters that the query has, because they have no effect beside
@@ -291,8 +296,7 @@ async fn pop_or_delete(
     deliveries: PendingDeliveries,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
-    let ids: Vec<String> = query.all("ids").map(str::to_owned).collect();
-    let claims: Vec<String> = query.all("claim_ids").map(str::to_owned).collect();
+    let [ids, claims] = ["ids", "claim_ids"].map(|name| list_of(&query, name));
     if let Some(count) = count_to_pop(&broker, &queue, "ids", &ids, &claims, query.integer("pop")?)? {
         let respond = |popped: &[_]| {
             let document = ListDocument { messages: messages::popped(popped, view), links: None };

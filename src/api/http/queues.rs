@@ -26,6 +26,7 @@ use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Broker};
 use crate::domain::queue_id::InvalidQueueId;
+use crate::domain::warning::{UNKNOWN_NAMES_MAX, nearest};
 use crate::domain::{Creation, JsonObject, Metadata, QueueId, QueueKind, Warning, WithWarnings};
 
 /// Maximum number of metadata filters of a list.
@@ -111,7 +112,14 @@ async fn list(
         page.count = Some(broker.count_queues(&caller, kind).await?).filter(|count| *count > 0);
     }
     let is_flag = queue_query.name.as_deref() == Some("true");
-    let warnings = is_flag.then_some(Warning::NameIsText(kind)).into_iter().collect();
+    let mut warnings: Vec<Warning> = is_flag.then_some(Warning::NameIsText(kind)).into_iter().collect();
+    if page.queues.is_empty() && page.links.is_empty() {
+        // The client may not want to filter by metadata.
+        let names = queue_query.metadata.iter().map(|(name, _)| name.as_str());
+        // There is a warning about the others already.
+        let own = names.filter(|name| nearest(name, LIST_PARAMETERS).is_none());
+        warnings.extend(own.map(Warning::filter).take(UNKNOWN_NAMES_MAX));
+    }
     Ok((Warnings(warnings), Json(page)).into_response())
 }
 
@@ -132,7 +140,9 @@ async fn create(
     };
     let location = [(LOCATION, paths::of(queue.name()))];
     // The body that the action of a WebSocket has.
-    let is_nested = metadata.object("metadata").is_some() && metadata.entries().count() == 1;
+    let is_nested = metadata
+        .object("metadata")
+        .is_some_and(|nested| metadata.entries().count() == 1 || nested.entries().any(|(key, _)| key.starts_with('_')));
     let nested = is_nested.then_some(Warning::NestedMetadata).into_iter().collect();
     let WithWarnings { value: creation, warnings } = broker.create_queue(&caller, queue, metadata).await?;
     let status = match creation {

@@ -15,6 +15,9 @@ use crate::domain::{
 };
 use crate::storage::{self, SubscriptionCreation};
 
+/// Time in seconds by which the clocks of this machine and of a client may differ.
+const AHEAD_S_MAX: u64 = 60;
+
 /// A request for a new subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SubscriptionRequest {
@@ -35,7 +38,8 @@ pub enum Subscribed {
     Unconfirmed {
         /// The id of the subscription.
         id: SubscriptionId,
-        /// Whether the request names options or a time to live that the subscription does not have.
+        /// Whether the request names options, a key, a start or a time to live that the subscription does not
+        /// have.
         differs: bool,
     },
     /// The subscription existed, and the subscriber has confirmed it.
@@ -72,6 +76,11 @@ impl Broker {
             ttl_s,
             after: match request.since {
                 None | Some(Since::Now) => None,
+                Some(Since::Time(micros)) if micros / 1_000_000 > now_s() + AHEAD_S_MAX => {
+                    return Err(Error::Limit(
+                        "since is in the future; a subscription begins at the latest with the next message".to_owned(),
+                    ));
+                }
                 Some(Since::Time(micros)) => Some(Rank::new(micros).unwrap_or(Rank::MAX).previous()),
             },
             settings: SubscriptionSettings {
@@ -126,7 +135,11 @@ impl Broker {
                     let has_other_options = draft.options.as_ref().is_some_and(|options| {
                         DeliveryOptions::parse(options) != DeliveryOptions::parse(&settings.options)
                     });
-                    let differs = has_other_options || draft.ttl_s.is_some_and(|wanted_s| wanted_s != ttl_s);
+                    let has_other_key = draft.key(&settings.options)?.is_some_and(|key| !settings.keys.contains(&key));
+                    let differs = has_other_options
+                        || has_other_key
+                        || new.after.is_some()
+                        || draft.ttl_s.is_some_and(|wanted_s| wanted_s != ttl_s);
                     return Ok(Subscribed::Unconfirmed { id, differs });
                 }
                 SubscriptionCreation::TooMany | SubscriptionCreation::NoQueue if reached.is_some() => {

@@ -16,7 +16,7 @@ use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::domain::warning::{NameKind, of_unknown, shown};
-use crate::domain::{Creation, JsonObject, QueueId, QueueKind, WithWarnings};
+use crate::domain::{Creation, JsonObject, QueueId, QueueKind, Warning, WithWarnings};
 
 const RESOURCE_TYPES: &str = "resource_types";
 /// The fields with a meaning for a purge.
@@ -121,7 +121,8 @@ async fn purge(State(broker): State<Broker>, caller: Caller, queue: QueueId, fra
     let includes = |kind: Kind| chosen.is_none_or(|chosen| chosen.iter().any(|value| *value == kind.name()));
     // As in Zaqar, others are ignored.
     let names = chosen.into_iter().flatten().map(|value| value.as_str().unwrap_or_default());
-    let warnings = of_unknown(NameKind::ResourceType, &ALL.map(Kind::name), names);
+    let mut warnings = of_unknown(NameKind::ResourceType, &ALL.map(Kind::name), names);
+    warnings.extend(chosen.is_some_and(Vec::is_empty).then_some(Warning::NothingToPurge));
     if includes(Kind::Messages) {
         broker.purge_queue(&caller, queue.clone()).await?;
     }
