@@ -347,6 +347,8 @@ async fn tokens_are_listed_by_project_in_admin_mode_too() {
         names.sort_unstable_by(|one, other| other.cmp(one));
         assert_eq!(names, expected, "{query}");
     }
+    let too_long = api.get(&format!("{PATH}?project_id={}", "x".repeat(257))).header("X-Roles", "admin");
+    refused(too_long, 400, INVALID_PARAMETER).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::extract::LastSegment;
+use super::middleware::operator;
 use super::parameters::Parameters;
 use super::response;
 use super::response::Json;
@@ -18,7 +19,6 @@ use crate::api::wire::tokens::{self, PATH, TokenListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
-use crate::domain::ProjectId;
 
 /// Maximum size in bytes of the body of a request for a token.
 const BODY_BYTES_MAX: u64 = 16_384;
@@ -68,7 +68,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let query = Query::parse(query.as_deref());
     let marker = query.last("marker").map(tokens::parse_marker).transpose()?;
     let limit = query.integer("limit")?;
-    let project = query.last("project_id").and_then(ProjectId::new);
+    let project = query.last("project_id").map(operator::parse).transpose()?;
     let page = broker.list_tokens(&caller, project.clone(), marker, limit).await?;
     let project = project.map(|project| project.as_str().to_owned());
     let parameters = [("limit", limit.map(|limit| limit.to_string())), ("project_id", project)];

@@ -11,7 +11,7 @@ pub(super) mod body_drain;
 mod cors;
 pub(super) mod identity;
 pub(super) mod metering;
-mod operator;
+pub(super) mod operator;
 pub(super) mod outage;
 pub(super) mod own_host;
 pub(super) mod request_checks;

@@ -25,9 +25,7 @@ pub(super) fn named_project(
     client: &Client,
     settings: &Settings,
 ) -> Result<Option<(ProjectId, Uri)>, Error> {
-    // The list of tokens has this parameter itself, and shows the tokens of one project with it.
-    let is_list_of_tokens = request.uri().path() == tokens::PATH && request.method() != Method::POST;
-    if !settings.admin_mode || !client.is_admin() || is_list_of_tokens {
+    if !settings.admin_mode || !client.is_admin() {
         return Ok(None);
     }
     let project = match query::only(request.uri().query().unwrap_or_default(), PROJECT_PARAMETER) {
@@ -36,6 +34,10 @@ pub(super) fn named_project(
         Err(Ambiguous::Repeated) => return Err(Error::RepeatedParameter(PROJECT_PARAMETER)),
         Err(Ambiguous::NotUtf8) => return Err(invalid()),
     };
+    // The list of tokens has this parameter itself, and shows the tokens of one project with it.
+    if request.uri().path() == tokens::PATH && request.method() != Method::POST {
+        return Ok(None);
+    }
     info!(
         method = request.method().as_str(),
         path = %without_tokens(request.uri().path()),
@@ -48,7 +50,8 @@ pub(super) fn named_project(
     Ok(Some((project, without_project(request.uri()))))
 }
 
-fn parse(text: &str) -> Result<ProjectId, Error> {
+/// Parses the id of a project in a query.
+pub(in crate::api::http) fn parse(text: &str) -> Result<ProjectId, Error> {
     let is_valid = text.chars().count() <= PROJECT_ID_CHARS_MAX && !text.contains(char::is_control);
     ProjectId::new(text).filter(|_| is_valid).ok_or_else(invalid)
 }
