@@ -2,15 +2,15 @@
 //! handled as if its header had named that project.
 
 use axum::extract::Request;
+use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
-use axum::http::{Method, Uri};
 use tracing::info;
 
 use super::identity::PROJECT_PARAMETER;
 use crate::api::Error;
+use crate::api::http::parameters::Parameters;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
-use crate::api::wire::tokens;
 use crate::auth::Client;
 use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
@@ -19,11 +19,13 @@ use crate::domain::token::without_tokens;
 /// Returns the project that an operator's request names in its query, if it does, and the URL without
 /// it, because handlers must not take the parameter for one of theirs.
 ///
+/// A route that has the parameter itself, among its `parameters`, keeps it, as the list of tokens does.
 /// Requests with a signature never have the role of operators.
 pub(super) fn named_project(
     request: &Request,
     client: &Client,
     settings: &Settings,
+    parameters: Parameters,
 ) -> Result<Option<(ProjectId, Uri)>, Error> {
     if !settings.admin_mode || !client.is_admin() {
         return Ok(None);
@@ -34,8 +36,7 @@ pub(super) fn named_project(
         Err(Ambiguous::Repeated) => return Err(Error::RepeatedParameter(PROJECT_PARAMETER)),
         Err(Ambiguous::NotUtf8) => return Err(invalid()),
     };
-    // The list of tokens has this parameter itself, and shows the tokens of one project with it.
-    if request.uri().path() == tokens::PATH && request.method() != Method::POST {
+    if parameters.names.contains(&PROJECT_PARAMETER) {
         return Ok(None);
     }
     info!(

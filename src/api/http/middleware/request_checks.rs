@@ -73,7 +73,8 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     handler: H,
 ) -> Result<Response, Error> {
     let proof = authenticate(&request, &service.settings).await?;
-    let Checked { context, mut warnings, handled_uri, credentials_count } = check(&request, proof, service)?;
+    let Checked { context, mut warnings, handled_uri, credentials_count } =
+        check(&request, proof, service, parameters)?;
     if let Some(uri) = handled_uri {
         *request.uri_mut() = uri;
     }
@@ -97,7 +98,7 @@ struct Checked {
     credentials_count: bool,
 }
 
-fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, Error> {
+fn check(request: &Request, proof: Proof, service: &Service, parameters: Parameters) -> Result<Checked, Error> {
     let settings = &*service.settings;
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
     segments.extend(request.uri().path().split('/').skip(1).map(decode_segment));
@@ -131,7 +132,7 @@ fn check(request: &Request, proof: Proof, service: &Service) -> Result<Checked, 
         client.roles.retain(|role| role::is_role_of_credentials(role));
     }
     let own_project = client.project.clone();
-    let handled_uri = match operator::named_project(request, &client, settings)? {
+    let handled_uri = match operator::named_project(request, &client, settings, parameters)? {
         Some((project, uri)) => {
             client.project = project;
             Some(uri)
