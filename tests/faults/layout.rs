@@ -1,5 +1,7 @@
 //! A Redis whose data has another layout than this release reads: it is refused and left unchanged.
 
+use tokio::task::yield_now;
+
 use super::process::{Program, refused};
 use support::cluster::RedisCluster;
 use support::redis::RedisServer;
@@ -59,6 +61,25 @@ async fn an_empty_cluster_gets_a_version_and_is_accepted_again() {
         let created = sukkal.project("p").put("/v2/queues/q").send().await.unwrap();
         assert!(created.status().is_success());
         assert_eq!(cluster.node_of(LAYOUT).command(&["GET", LAYOUT]).as_text(), "3");
+    }
+}
+
+/// For instance because it restarts without persistence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_loses_its_keys_while_a_process_starts_is_not_taken_for_an_old_one() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    tokio::spawn(async move {
+        loop {
+            redis.command(&["FLUSHALL"]);
+            yield_now().await;
+        }
+    });
+
+    for _ in 0..5 {
+        let sukkal = Sukkal::start(&url);
+        let created = sukkal.project("p").put("/v2/queues/q").send().await.expect("the process is running");
+        assert!(created.status().is_success());
     }
 }
 

@@ -71,9 +71,10 @@ impl Connection {
         if version.is_some() || is_refused {
             return Ok(version);
         }
+        // One command, so that a store that is emptied at this moment is not taken for one of layout 1.
         let layout = self.layout.expected();
-        self.command_unchecked("SET", keys::LAYOUT, [layout, "NX"].map(Value::from)).await?;
-        self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()
+        let mut previous = self.command_unchecked("SET", keys::LAYOUT, [layout, "NX", "GET"].map(Value::from)).await?;
+        Ok(Some(previous.text_or_nil()?.unwrap_or_else(|| layout.to_owned())))
     }
 
     /// Returns whether there is any key of Sukkal.
