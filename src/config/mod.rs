@@ -226,11 +226,13 @@ impl Config {
         }
         settings.validate()?;
         warnings.extend(settings.secret_warnings());
+        let sets_client_certificate = settings.is_set("tls.client_certificate");
         let config = Self::deserialize(settings.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
         mail::check(&config.mail, &config.signed_url).map_err(Error::Invalid)?;
         warnings.extend(config.useless_options());
+        warnings.extend(config.tls.warning(sets_client_certificate));
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check(&config.tls)?);
         warnings.extend(unencrypted::warnings(&config));
@@ -474,6 +476,19 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with("SUKKAL_SIGNED_URL__SECRET_KEY is short (4 bytes, in the environment)"));
         assert!(!warnings[0].contains("hush"));
+    }
+
+    #[test]
+    fn an_empty_variable_that_overrides_the_file_causes_a_warning() {
+        let (file, variable) =
+            ("[auth]\nstrategies = [\"tokens\"]\n[policy]\npreset = \"roles\"", "SUKKAL_AUTH__STRATEGIES");
+
+        let warnings = load(file, &[(variable, "")], None).unwrap().warnings;
+
+        let expected = format!("the environment variable {variable} is empty and overrides auth.strategies (in ");
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&expected), "{warnings:?}");
+        assert_eq!(load(file, &[(variable, "tokens")], None).unwrap().warnings, [""; 0]);
+        assert_eq!(load("", &[(variable, "")], None).unwrap().warnings, [""; 0]);
     }
 
     #[test]

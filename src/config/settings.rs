@@ -80,6 +80,12 @@ impl Settings {
                 continue;
             };
             if let Some(setting) = self.0.get_mut(&name) {
+                if let (Source::File(position), true) = (&setting.source, text.is_empty()) {
+                    warnings.push(format!(
+                        "the environment variable {variable} is empty and overrides {name} (in {position}); unset it to use \
+                         the value in the file"
+                    ));
+                }
                 (setting.value, setting.source) = (setting.rule.parse(&text), Source::Environment(variable));
             } else {
                 let suggestion = self.suggestion(&name, variable_of);
@@ -130,6 +136,11 @@ impl Settings {
     pub(super) fn secret_warnings(&self) -> Vec<String> {
         let secrets = self.0.iter().filter(|(_, setting)| setting.rule.is_secret());
         secrets.flat_map(|(name, setting)| setting.secret_warnings(name)).collect()
+    }
+
+    /// Returns whether an option is set, even if only to its default value.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|setting| !matches!(setting.source, Source::Default))
     }
 
     pub(super) fn into_table(self) -> Table {

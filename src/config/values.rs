@@ -44,7 +44,7 @@ pub(super) const QUEUES: Rule = Rule::Other {
 };
 /// Filter directives of `tracing`.
 pub(super) const FILTER: Rule = Rule::Text(
-    |text| EnvFilter::try_new(text).is_ok() && text.split(',').all(has_level),
+    |text| !text.is_empty() && EnvFilter::try_new(text).is_ok() && text.split(',').all(has_level),
     "error, warn, info, debug or trace, or a list with levels for modules",
 );
 

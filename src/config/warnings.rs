@@ -37,6 +37,11 @@ impl Config {
                 "the options in [mail] have no effect, because mail.host is empty",
             ),
             (
+                believes_anybody && self.auth.strategies.len() > 1,
+                "auth.strategies has \"none\" beside others, so a request without credentials may name any project and \
+                 any roles; remove \"none\" once all clients have credentials",
+            ),
+            (
                 has_jwt_options && !authenticates_with(AuthStrategy::Jwt),
                 "the options in [jwt] have no effect without \"jwt\" in auth.strategies",
             ),
@@ -100,8 +105,21 @@ mod tests {
             beside("tokens"),
             ["transport.default_project has no effect, because auth.strategies requires credentials"]
         );
-        assert_eq!(beside("none,tokens"), [""; 0]);
         assert_eq!(beside(""), [""; 0]);
+        let without_credentials = beside("none,tokens");
+        assert!(without_credentials.len() == 1 && without_credentials[0].contains("\"none\" beside others"));
+    }
+
+    #[test]
+    fn client_certificates_that_nobody_asks_for_cause_a_warning() {
+        let client_certificate = ("SUKKAL_TLS__CLIENT_CERTIFICATE", "required");
+        let with_ca = ["CERTIFICATE", "KEY", "CLIENT_CA"].map(|file| format!("SUKKAL_TLS__{file}"));
+        let with_ca: Vec<_> =
+            with_ca.iter().map(|name| (name.as_str(), "file.pem")).chain([client_certificate]).collect();
+
+        let alone = warnings(&[client_certificate]);
+        assert!(alone.len() == 1 && alone[0].starts_with("tls.client_certificate has no effect without tls.client_ca"));
+        assert_eq!(warnings(&with_ca), [""; 0]);
     }
 
     #[test]
