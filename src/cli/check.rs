@@ -55,6 +55,10 @@ fn print_report(check: &Check) -> io::Result<()> {
     for finding in &check.findings {
         writeln!(out, "{finding}")?;
     }
-    let conclusion = if check.findings.is_empty() { "no errors found" } else { "the store is damaged" };
+    let conclusion = match (check.findings.is_empty(), check.queues) {
+        (true, 0) => "no errors found, but there are no queues: make sure that this is the store of the service",
+        (true, _) => "no errors found",
+        (false, _) => "the store is damaged",
+    };
     writeln!(out, "{conclusion}")
 }

@@ -51,6 +51,8 @@ fn print_result(result: &Rekeyed) -> io::Result<()> {
         writeln!(out, "{unreadable} messages cannot be decrypted with any of the keys")
     } else if !result.is_complete {
         writeln!(out, "a process still encrypts messages with another key")
+    } else if *queues == 0 {
+        writeln!(out, "there are no queues: make sure that this is the store of the service")
     } else {
         writeln!(out, "all encrypted messages use message_encryption_key; the other keys are not needed any more")
     }

@@ -1,6 +1,8 @@
 //! Arguments that several commands have.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::error::Error;
 
 /// Parses the name of a queue or an id, which becomes a segment of a path.
 pub(super) fn segment(text: &str) -> Result<String, String> {
@@ -10,6 +12,22 @@ pub(super) fn segment(text: &str) -> Result<String, String> {
     } else {
         Ok(text.to_owned())
     }
+}
+
+/// Parses a maximum number of items.
+pub(super) fn limit(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|limit| *limit > 0).ok_or_else(|| "it must be an integer of at least 1".to_owned())
+}
+
+/// Returns an object with these entries, whose keys must be different.
+pub(super) fn object(entries: &[(String, Value)]) -> Result<Map<String, Value>, Error> {
+    let mut object = Map::new();
+    for (key, value) in entries {
+        if object.insert(key.clone(), value.clone()).is_some() {
+            return Err(Error::Usage(format!("{key} is set twice; set it once")));
+        }
+    }
+    Ok(object)
 }
 
 /// Parses a piece of metadata. A value that is not JSON is a string.

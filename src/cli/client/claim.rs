@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, query, queue_path};
 use super::output::{Output, count, counted, duration_of, inline, printable};
@@ -25,7 +25,7 @@ pub(in crate::cli) enum Command {
         #[arg(value_parser = segment)]
         queue: String,
         /// Maximum number of messages
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
         /// How long to wait for a message if none is available
         #[arg(long, value_name = "DURATION", value_parser = seconds)]
@@ -39,7 +39,7 @@ pub(in crate::cli) enum Command {
         #[arg(value_parser = segment)]
         queue: String,
         /// Maximum number of claims
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
     /// Extends a claim: it lasts for its TTL from now

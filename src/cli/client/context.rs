@@ -15,6 +15,7 @@ use super::flags::Flags;
 use super::http::check_url;
 use super::output::Output;
 use super::table::{Align, Table};
+use crate::cli::exit::print_message;
 use crate::text;
 
 #[derive(Debug, Subcommand)]
@@ -70,6 +71,9 @@ pub(super) fn run(
                 contexts.current = Some(name.clone());
                 Ok(())
             })?;
+            if environment.text("SUKKAL_URL")?.is_some() {
+                print_message("warning: SUKKAL_URL is set, and commands use it instead of the context; unset it");
+            }
             output.done(&format!("commands now use context {name}"), &json!({ "name": name, "current": true }))
         }
         Command::Ls => ls(&Contexts::load(environment)?, output),

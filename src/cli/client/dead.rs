@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, inline};
@@ -42,7 +42,7 @@ pub(in crate::cli) struct List {
     #[arg(value_parser = segment)]
     queue: Option<String>,
     /// Maximum number of messages
-    #[arg(long, value_name = "N", default_value_t = 20, requires = "queue")]
+    #[arg(long, value_name = "N", value_parser = limit, default_value_t = 20, requires = "queue")]
     limit: u64,
     /// List all messages
     #[arg(long, conflicts_with = "limit", requires = "queue")]

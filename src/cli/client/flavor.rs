@@ -4,7 +4,7 @@ use clap::Subcommand;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode};
 use super::output::{Output, inline};
@@ -18,7 +18,7 @@ pub(in crate::cli) enum Command {
     /// Lists the flavors of the project, with their pools
     Ls {
         /// Maximum number of flavors
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
     /// Shows a flavor with its pools

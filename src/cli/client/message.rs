@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::json;
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, query, queue_path};
 use super::output::Output;
@@ -31,7 +31,7 @@ pub(in crate::cli) enum Command {
         #[arg(value_parser = segment)]
         queue: String,
         /// Maximum number of messages
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", value_parser = limit, default_value_t = 1)]
         limit: u64,
     },
     /// Deletes messages by their ids
@@ -54,7 +54,7 @@ pub(in crate::cli) struct List {
     #[arg(value_parser = segment)]
     queue: String,
     /// Maximum number of messages
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", value_parser = limit, default_value_t = 20)]
     limit: u64,
     /// List all messages
     #[arg(long, conflicts_with = "limit")]

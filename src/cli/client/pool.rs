@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{key_and_value, segment};
+use super::arguments::{key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, encode};
 use super::output::{Output, count, inline, printable};
@@ -23,7 +23,7 @@ pub(in crate::cli) enum Command {
     #[command(alias = "list")]
     Ls {
         /// Maximum number of pools
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
     /// Shows a pool, without the user and the password of its URI
@@ -158,7 +158,10 @@ fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes:
     } else {
         address.uri.clone()
     };
-    let notes: Map<String, Value> = notes.notes.iter().cloned().collect();
+    let notes = object(&notes.notes)?;
+    if let Some(field) = ["uri", "weight", "flavor"].into_iter().find(|field| notes.contains_key(*field)) {
+        return Err(Error::Usage(format!("{field}=VALUE would be a note without an effect; use --{field}")));
+    }
     let options = (!notes.is_empty()).then(|| notes.into());
     let fields = [
         ("uri", uri.map(Value::from)),

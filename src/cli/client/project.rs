@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+use super::arguments::limit;
 use super::error::Error;
 use super::http::Service;
 use super::output::{Output, count, inline};
@@ -17,7 +18,7 @@ pub(in crate::cli) enum Command {
     #[command(alias = "list")]
     Ls {
         /// Maximum number of projects
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
 }

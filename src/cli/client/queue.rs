@@ -4,9 +4,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::arguments::{key_and_value, segment};
+use super::arguments::{key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, queue_path};
 use super::output::{Output, count, duration_of, inline, printable};
@@ -80,7 +80,7 @@ pub(in crate::cli) struct List {
     #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
     /// Maximum number of queues
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<u64>,
 }
 
@@ -157,7 +157,7 @@ fn state(stats: &Value) -> Cell {
 }
 
 async fn create(queue: &str, metadata: &Metadata, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let document: Map<String, Value> = metadata.metadata.iter().cloned().collect();
+    let document = object(&metadata.metadata)?;
     let request = service.request(Method::PUT, &queue_path(queue, "")).json(&document.into());
     let (is_new, noun) = (request.send().await?.status == StatusCode::CREATED, service.noun());
     let sentence = if is_new {

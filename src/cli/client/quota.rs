@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 use hyper::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::arguments::key_and_value;
+use super::arguments::{key_and_value, object};
 use super::error::Error;
 use super::http::Service;
 use super::output::{Output, count, printable};
@@ -33,7 +33,7 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
     match command {
         Command::Show => show(service, output).await,
         Command::Set { limits } => {
-            let limits: Map<String, Value> = limits.iter().cloned().collect();
+            let limits = object(limits)?;
             let changed = service.request(Method::PUT, PATH).json(&limits.into()).send().await?.json()?;
             output.done("changed the quotas of the project", &changed)
         }

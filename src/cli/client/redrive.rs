@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, counted, inline};
@@ -35,7 +35,7 @@ pub(in crate::cli) struct Options {
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
     /// Maximum number of messages to move
-    #[arg(long, value_name = "N", conflicts_with = "id")]
+    #[arg(long, value_name = "N", value_parser = limit, conflicts_with = "id")]
     limit: Option<u64>,
     /// Maximum number of messages to move in a second
     #[arg(long, value_name = "N")]

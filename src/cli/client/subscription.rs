@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::arguments::{key_and_value, segment};
+use super::arguments::{key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, duration_of, inline, printable};
@@ -24,7 +24,7 @@ pub(in crate::cli) enum Command {
         #[arg(value_parser = segment)]
         queue: String,
         /// Maximum number of subscriptions
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
     /// Creates a subscription: the service sends the messages of a queue to a URL or a mail
@@ -174,7 +174,7 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
         ("ttl", new.ttl.map(Value::from)),
         ("since", new.since.as_ref().map(|since| json!(since))),
         ("secret", new.secret.as_ref().map(|secret| json!(secret))),
-        ("options", options(&new.options)),
+        ("options", options(&new.options)?),
     ]);
     let request = service.request(Method::POST, &queue_path(&new.queue, "/subscriptions"));
     let created = request.json(&document).send().await?.json()?;
@@ -205,7 +205,7 @@ async fn set(new: &Change, service: &Service, output: &mut Output) -> Result<(),
         ("subscriber", new.subscriber.as_ref().map(|subscriber| json!(subscriber))),
         ("ttl", new.ttl.map(Value::from)),
         ("secret", new.secret.as_ref().map(|secret| json!(secret))),
-        ("options", options(&new.options)),
+        ("options", options(&new.options)?),
     ]);
     if document.as_object().is_none_or(Map::is_empty) {
         return Err(Error::Usage(NOTHING_TO_CHANGE.to_owned()));
@@ -220,8 +220,8 @@ fn document<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
     Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
-fn options(given: &[(String, Value)]) -> Option<Value> {
-    (!given.is_empty()).then(|| Value::Object(given.iter().cloned().collect()))
+fn options(given: &[(String, Value)]) -> Result<Option<Value>, Error> {
+    Ok(if given.is_empty() { None } else { Some(object(given)?.into()) })
 }
 
 async fn show(one: &One, service: &Service, output: &mut Output) -> Result<(), Error> {

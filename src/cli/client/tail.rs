@@ -11,7 +11,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::events::{EVENT_BYTES_MAX, Event, Events};
 use super::http::{Service, query, queue_path};
@@ -47,7 +47,7 @@ pub(in crate::cli) struct Options {
     #[arg(long, value_name = "ID")]
     after: Option<String>,
     /// End after this number of messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<u64>,
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::arguments::segment;
+use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, query};
 use super::output::{Output, inline};
@@ -32,7 +32,7 @@ pub(in crate::cli) enum Command {
     #[command(alias = "list")]
     Ls {
         /// Maximum number of tokens
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
     /// Shows a token, without its secret
