@@ -5,13 +5,14 @@ use std::sync::Arc;
 use tokio::task::yield_now;
 
 use super::access::{AdmittedStore, Resource, require_client};
+use super::claims::Preference;
 use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata};
 use crate::domain::{
-    Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Stats, Summary, Warning,
+    Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Sharding, Stats, Summary, Warning,
     WithWarnings,
 };
 use crate::storage::{self, Moved, NameRange, QueueListing, UpdateOutcome};
@@ -143,21 +144,40 @@ impl Broker {
     /// Returns a warning for a request that found nothing, if its queue does not exist. The store is not
     /// asked about queues that this process knows, so the warning may be missing for one that was deleted.
     pub async fn missing_queue(&self, caller: &Caller, action: Action, queue: &QueueId) -> Vec<Warning> {
-        if self.known_queues.get(queue).is_some() {
-            return Vec::new();
-        }
-        let find = async || {
-            Ok::<_, Error>(self.store.authorize(caller, action, queue)?.admit().await?.get_queue(queue).await?)
-        };
-        match find().await {
+        match self.look_up(caller, action, queue).await {
             Ok(None) => vec![Warning::NoQueue(queue.name().kind())],
-            Ok(Some(found)) => {
-                self.known_queues.insert(queue.clone(), Arc::new(found));
-                Vec::new()
-            }
             // The request itself has succeeded.
-            Err(_) => Vec::new(),
+            Ok(Some(_)) | Err(_) => Vec::new(),
         }
+    }
+
+    /// Returns a warning for a claim whose preference has no effect, because the queue has no such shards.
+    pub async fn useless_preference(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        preference: &Preference,
+    ) -> Option<Warning> {
+        let found = self.look_up(caller, Action::CreateClaim, queue).await.ok()??;
+        let shards = found.metadata.sharding().map_or(1, Sharding::shards);
+        let is_useless = match preference {
+            Preference::Shard(shard) => shard.number() >= shards,
+            Preference::Tenant(_) => shards == 1,
+        };
+        is_useless.then_some(Warning::PreferIgnored(shards))
+    }
+
+    /// Returns the queue as this process knows it, or else as it is stored.
+    async fn look_up(&self, caller: &Caller, action: Action, queue: &QueueId) -> Result<Option<Arc<Queue>>, Error> {
+        if let Some(known) = self.known_queues.get(queue) {
+            return Ok(Some(known));
+        }
+        let store = self.store.authorize(caller, action, queue)?.admit().await?;
+        let found = store.get_queue(queue).await?.map(Arc::new);
+        if let Some(found) = &found {
+            self.known_queues.insert(queue.clone(), found.clone());
+        }
+        Ok(found)
     }
 
     /// Returns whether the queue exists. The caller must be allowed to perform the action.
@@ -191,8 +211,12 @@ impl Broker {
                 let too_few_replicas = check_durability(&store, &queue, &current.metadata, &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(queue.name().kind(), &this.limits);
-                    let warnings = metadata.warnings(queue.name().kind(), this.pooling.is_some());
-                    let warnings = warnings.into_iter().chain(too_few_replicas).collect();
+                    let warnings_of =
+                        |metadata: &Metadata| metadata.warnings(queue.name().kind(), this.pooling.is_some());
+                    let (mut warnings, old) = (warnings_of(&metadata), warnings_of(&current.metadata));
+                    // A response shows only the first ones.
+                    warnings.sort_by_key(|warning| old.contains(warning));
+                    warnings.splice(0..0, too_few_replicas);
                     return Ok(WithWarnings { value, warnings });
                 }
             }

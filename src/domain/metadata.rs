@@ -102,6 +102,9 @@ pub enum InvalidMetadata {
         /// Maximum value.
         max: u64,
     },
+    /// There are more shards per tenant than shards.
+    #[error("{SHARDS_PER_TENANT} must be between 1 and {SHARDS}, which is {0}")]
+    ShardsPerTenant(u64),
     /// The name of the dead-letter queue is not a valid queue name.
     #[error("{DEAD_LETTER_QUEUE} must be the name of a queue: {0}")]
     DeadLetterQueue(InvalidQueueId),
@@ -133,7 +136,10 @@ impl Metadata {
         }
         check_range(&keys, SHARDS, (1, SHARDS_MAX.into()))?;
         let shards = integer_of(&keys, SHARDS)?.and_then(|shards| u64::try_from(shards).ok()).unwrap_or(1);
-        check_range(&keys, SHARDS_PER_TENANT, (1, shards))?;
+        check_range(&keys, SHARDS_PER_TENANT, (1, shards)).map_err(|error| match error {
+            InvalidMetadata::Range { .. } => InvalidMetadata::ShardsPerTenant(shards),
+            other => other,
+        })?;
         integer_of(&keys, MAX_CLAIM_COUNT)?;
         if let Some(queue) = non_null(&keys, DEAD_LETTER_QUEUE) {
             let name: Result<QueueName, _> = queue.as_str().unwrap_or_default().parse();

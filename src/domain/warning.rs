@@ -14,6 +14,8 @@ const EXAMINED_MAX: u32 = 100;
 const SHOWN_CHARS_MAX: usize = 64;
 /// Minimum number of characters of a name that resembles another one.
 const NAME_CHARS_MIN: usize = 3;
+/// A name may have one wrong character in this number of them.
+const TYPO_DISTANCE: usize = 5;
 /// Minimum Jaro similarity (0 to 1) at which a warning suggests a known name in place of an unknown
 /// one.
 const SIMILARITY_MIN: f64 = 0.75;
@@ -57,9 +59,13 @@ pub enum Warning {
         /// The key that the service uses.
         known: &'static str,
     },
+    /// A claim prefers a shard that its queue does not have. The queue has this number of shards.
+    PreferIgnored(u16),
+    /// A request that posts no messages has this header of posts.
+    HeaderOfPosts(&'static str),
     /// A message has a `delay`, but its queue does not delay messages.
     DelayIgnored,
-    /// A metadata key of a topic configures claims.
+    /// A metadata key or a field of a message configures claims, which topics do not have.
     NotInTopics(&'static str),
     /// A subscription of a connection has an option that configures deliveries to subscribers.
     NotForConnections(&'static str),
@@ -236,21 +242,22 @@ impl<T> WithWarnings<T> {
     }
 }
 
+fn write_unknown(f: &mut fmt::Formatter<'_>, what: NameKind, name: &str, nearest: Option<&str>) -> fmt::Result {
+    match what {
+        NameKind::Filter => write!(f, "query parameter \"{name}\" filters by a metadata key of this name")?,
+        _ => write!(f, "unknown {} \"{name}\" has no effect", what.text())?,
+    }
+    match (nearest, what) {
+        (Some(nearest), _) => write!(f, "; did you mean \"{nearest}\"?"),
+        (None, NameKind::MetadataKey) => f.write_str("; name keys of your own without a leading \"_\""),
+        (None, _) => Ok(()),
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { what: NameKind::Filter, name, nearest } => {
-                write!(f, "query parameter \"{name}\" filters by a metadata key of this name")?;
-                nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean \"{nearest}\"?"))
-            }
-            Self::Unknown { what, name, nearest } => {
-                write!(f, "unknown {} \"{name}\" has no effect", what.text())?;
-                match (nearest, what) {
-                    (Some(nearest), _) => write!(f, "; did you mean \"{nearest}\"?"),
-                    (None, NameKind::MetadataKey) => f.write_str("; name keys of your own without a leading \"_\""),
-                    (None, _) => Ok(()),
-                }
-            }
+            Self::Unknown { what, name, nearest } => write_unknown(f, *what, name, *nearest),
             Self::MoreUnknown(NameKind::Filter) => f.write_str("further query parameters filter by metadata keys"),
             Self::MoreUnknown(what) => write!(f, "further unknown {}s have no effect", what.text()),
             Self::NoValue(name) => write!(f, "query parameter \"{name}\" has no value, and so no effect"),
@@ -263,6 +270,12 @@ impl fmt::Display for Warning {
                 f,
                 "metadata key \"{key}\" is one of your own, which the service does not use; did you mean \"{known}\"?"
             ),
+            Self::PreferIgnored(shards) => {
+                write!(f, "query parameter \"prefer\" has no effect, because \"_shards\" of the queue is {shards}")
+            }
+            Self::HeaderOfPosts(header) => {
+                write!(f, "{header} has no effect on this request; it is for posts of messages")
+            }
             Self::DelayIgnored => f.write_str(
                 "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
             ),
@@ -359,7 +372,11 @@ pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
     let similarity = |known: &'k str| (strsim::jaro(&name, &known.to_ascii_lowercase()), known);
     let (similarity, nearest) = known.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (similarity >= SIMILARITY_MIN).then_some(nearest)
+    // A word may be missing. But two long names may also be similar because they have a word in common.
+    let (length, distance) = (name.chars().count(), strsim::osa_distance(&name, &nearest.to_ascii_lowercase()));
+    let typos = distance.saturating_sub(length.abs_diff(nearest.len()));
+    let is_meant = similarity >= SIMILARITY_MIN && typos <= (length / TYPO_DISTANCE).max(1);
+    is_meant.then_some(nearest)
 }
 
 #[cfg(test)]
@@ -388,7 +405,7 @@ mod tests {
             let expected = format!("unknown metadata key \"{key}\" has no effect; did you mean \"{meant}\"?");
             assert_eq!(warnings(&[key]), [expected]);
         }
-        for key in ["_", "_mine", "_flavor", "_ttl"] {
+        for key in ["_", "_mine", "_flavor", "_ttl", "_filter_policy"] {
             let expected = "has no effect; name keys of your own without a leading \"_\"";
             assert_eq!(warnings(&[key]), [format!("unknown metadata key \"{key}\" {expected}")]);
         }

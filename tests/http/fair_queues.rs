@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 use sukkal::domain::{Sharding, Tenant};
 
+use super::warnings::warnings_of;
 use super::{
-    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_movable_project, pick,
-    post_as, refused,
+    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_movable_project,
+    new_project, pick, post_as, refused,
 };
 use support::sukkal::CLIENT;
 use support::waiting::block_until;
@@ -192,6 +193,24 @@ async fn a_plain_queue_ignores_tenants() {
     assert_eq!(api.feed("q", "").await, [0, 1, 2, 3, 4]);
     assert_eq!(api.detailed_stats().await["tenants"], json!([]));
     assert_eq!(api.bodies_of_claim("limit=2&prefer=tenant:somebody").await, [0, 1]);
+}
+
+#[tokio::test]
+async fn a_preference_for_shards_that_the_queue_does_not_have_gets_a_warning() {
+    let api = new_project();
+    api.create("fair", &json!({"_shards": 4, "_shards_per_tenant": 1})).await;
+    api.create("plain", &json!({})).await;
+    let warned =
+        |shards: u16| format!("query parameter \"prefer\" has no effect, because \"_shards\" of the queue is {shards}");
+    for (queue, preference, expected) in [
+        ("fair", "shard:3", None),
+        ("fair", "shard:4", Some(warned(4))),
+        ("fair", "tenant:a", None),
+        ("plain", "tenant:a", Some(warned(1))),
+    ] {
+        let claim = api.post(&format!("/v2/queues/{queue}/claims?prefer={preference}"), &json!({}));
+        assert_eq!(warnings_of(claim, 204).await, Vec::from_iter(expected), "{queue} {preference}");
+    }
 }
 
 #[tokio::test]

@@ -15,9 +15,10 @@
 
 use std::collections::HashSet;
 
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
+use super::warnings::warnings_of;
 use super::{INVALID_QUEUE, answered, new_project, refused, send};
 use support::sukkal::CLIENT;
 
@@ -227,4 +228,20 @@ async fn every_response_has_a_unique_request_id() {
         assert_eq!(uuid.expect("the request id is req- and a UUID").get_version_num(), 4);
         assert!(seen.insert(id.to_owned()));
     }
+}
+
+/// A client that sends a key with each request would believe that a repeated claim takes nothing more.
+#[tokio::test]
+async fn the_headers_of_posts_get_a_warning_on_other_requests() {
+    let api = new_project();
+    let of_posts = |request: RequestBuilder| request.header("Idempotency-Key", "k").header("Durability", "replicated");
+    let warning = |header: &str| format!("{header} has no effect on this request; it is for posts of messages");
+    let expected = [warning("Idempotency-Key"), warning("Durability")];
+
+    assert_eq!(warnings_of(of_posts(api.put("/v2/queues/q")), 201).await, expected);
+    assert_eq!(warnings_of(of_posts(api.get("/v2/queues/q/messages")), 200).await, expected);
+    assert_eq!(warnings_of(of_posts(api.post("/v2/queues/q/claims", &json!({}))), 204).await, expected);
+    let message = json!({"messages": [{"body": 1}]});
+    let post = api.post("/v2/topics/t/messages", &message).header("Idempotency-Key", "k");
+    assert_eq!(warnings_of(post, 201).await, [""; 0]);
 }

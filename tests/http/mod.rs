@@ -46,6 +46,7 @@ mod message_post;
 mod message_return;
 mod message_states;
 mod metadata_patch;
+mod metadata_warnings;
 mod metrics;
 mod monitoring;
 mod operators;

@@ -11,13 +11,12 @@ use crate::clients::contract::with_all_routes;
 use support::redis::RedisServer;
 use support::sukkal::{CLIENT, Sukkal};
 
-const NO_DEAD_LETTER_QUEUE: &str = "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both";
 const DELAY_IGNORED: &str = "\"delay\" is ignored, because the queue does not delay messages; \
     set its \"_enable_message_delay\" to true";
 
 const INVALID_ID: &str = "an id was ignored, because it cannot be the id of a message of this queue";
 
-async fn warnings_of(request: RequestBuilder, status: u16) -> Vec<String> {
+pub(super) async fn warnings_of(request: RequestBuilder, status: u16) -> Vec<String> {
     warnings(&answered(request, status).await)
 }
 
@@ -26,83 +25,8 @@ fn warnings(answer: &Answer) -> Vec<String> {
     values.map(|value| value.to_str().expect("warnings are ASCII").to_owned()).collect()
 }
 
-fn add(key: &str, value: impl Into<Value>) -> Value {
-    let value: Value = value.into();
-    json!({"op": "add", "path": format!("/metadata/{key}"), "value": value})
-}
-
-fn post(api: &Project, queue: &str, messages: &Value) -> RequestBuilder {
+pub(super) fn post(api: &Project, queue: &str, messages: &Value) -> RequestBuilder {
     api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }))
-}
-
-#[tokio::test]
-async fn an_unknown_reserved_key_gets_a_warning_with_the_nearest_key() {
-    let api = new_project();
-    let misspelled = json!({"_max_claim_cuont": 3, "team": "billing"});
-    let expected = "unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?";
-
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelled), 201).await, [expected]);
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&misspelled), 204).await, [expected]);
-
-    let patch = json!([add("_mine", 1)]);
-    let own = "unknown metadata key \"_mine\" has no effect; name keys of your own without a leading \"_\"";
-    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [expected, own]);
-}
-
-#[tokio::test]
-async fn known_keys_and_unreserved_keys_get_no_warning() {
-    let api = new_project();
-    let metadata = json!({
-        "_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 1,
-        "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 60, "_max_claim_count": 3,
-        "_enable_encrypt_messages": true, "_retry_policy": {}, "_shards": 2, "_shards_per_tenant": 1, "team_": "_x",
-    });
-
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 201).await, [""; 0]);
-    assert_eq!(warnings_of(api.patch("q", &json!([add("team", "a")])), 200).await, [""; 0]);
-    assert_eq!(warnings_of(post(&api, "q", &json!([{"body": 1, "delay": 5}])), 201).await, [""; 0]);
-}
-
-#[tokio::test]
-async fn half_of_the_metadata_of_dead_letters_gets_a_warning() {
-    let api = new_project();
-    let needs = |key: &str, missing: &str| format!("\"{key}\" has no effect without \"{missing}\"; set both");
-    let ttl = json!({"_dead_letter_queue_messages_ttl": 60});
-    assert_eq!(
-        warnings_of(api.put("/v2/queues/ttl").json(&ttl), 201).await,
-        [needs("_dead_letter_queue_messages_ttl", "_dead_letter_queue")]
-    );
-
-    assert_eq!(
-        warnings_of(api.put("/v2/queues/q").json(&json!({"_max_claim_count": 3})), 201).await,
-        [NO_DEAD_LETTER_QUEUE]
-    );
-    let patch = json!([add("team", "billing")]);
-    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [NO_DEAD_LETTER_QUEUE]);
-    let patch = json!([add("_dead_letter_queue", "dead")]);
-    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [""; 0]);
-    let patch = json!([{"op": "remove", "path": "/metadata/_max_claim_count"}]);
-    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [needs("_dead_letter_queue", "_max_claim_count")]);
-    let patch = json!([add("_dead_letter_queue", Value::Null)]);
-    assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_claim_count_of_0_or_less_gets_a_warning() {
-    let api = new_project();
-    let without_effect = "\"_max_claim_count\" of 0 or less has no effect; \
-        use 1 to move a message after its first delivery, or remove the key";
-
-    for (number, count) in [json!(0), json!(-1), json!(false), json!(i64::MIN)].into_iter().enumerate() {
-        let path = format!("/v2/queues/q{number}");
-        let metadata = json!({"_max_claim_count": count, "_dead_letter_queue": "dead"});
-        assert_eq!(warnings_of(api.put(&path).json(&metadata), 201).await, [without_effect], "{count}");
-    }
-    assert_eq!(
-        warnings_of(api.patch("q0", &json!([add("_dead_letter_queue", Value::Null)])), 200).await,
-        [without_effect]
-    );
-    assert_eq!(warnings_of(api.patch("q1", &json!([add("_max_claim_count", 1)])), 200).await, [""; 0]);
 }
 
 #[tokio::test]
@@ -200,24 +124,6 @@ async fn a_purge_of_nothing_gets_a_warning() {
     assert_eq!(purge(&["messages"]).await, [""; 0]);
 }
 
-/// Clients generated from openapi.yaml have other names for keys that begin with `_`.
-#[tokio::test]
-async fn a_metadata_key_without_its_leading_underscore_gets_a_warning() {
-    let api = new_project();
-    let metadata = json!({"max_claim_count": 3, "_dead_letter_queue_messages_ttl": null, "team": "billing"});
-    let expected = "metadata key \"max_claim_count\" is one of your own, which the service does not use; \
-                    did you mean \"_max_claim_count\"?";
-
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 201).await, [expected]);
-    let update = json!([add("max_claim_count", 4)]);
-    assert_eq!(warnings_of(api.patch("q", &update), 200).await, [expected]);
-    let spellings = ["maxClaimCount", "Max-Claim-Count", "MAX_CLAIM_COUNT"];
-    for (number, spelling) in spellings.into_iter().enumerate() {
-        let warned = warnings_of(api.put(&format!("/v2/queues/q{number}")).json(&json!({ spelling: 3 })), 201).await;
-        assert_eq!(warned, [expected.replace("key \"max_claim_count\"", &format!("key \"{spelling}\""))]);
-    }
-}
-
 #[tokio::test]
 async fn what_a_subscription_cannot_use_gets_a_warning_or_is_refused() {
     let api = new_project();
@@ -238,7 +144,12 @@ async fn what_a_subscription_cannot_use_gets_a_warning_or_is_refused() {
     assert_eq!(warnings_of(api.post("/v2/queues/q/subscriptions", &later), 201).await, [unchanged]);
     let never = json!({ "subscriber": "http://example.org/2", "since": "2099-01-01T00:00:00Z" });
     let text = refused(api.post("/v2/queues/q/subscriptions", &never), 400, "Invalid API request").await;
-    assert_eq!(text, "since is in the future; a subscription begins at the latest with the next message");
+    let too_late = "since is in the future; deliveries begin at the latest with the next message";
+    assert_eq!(text, too_late);
+    let id = answered(subscribe(json!({})), 201).await.json()["subscription_id"].as_str().unwrap().to_owned();
+    let redeliver =
+        api.post(&format!("/v2/queues/q/subscriptions/{id}/redeliver"), &json!({ "since": "2099-01-01T00:00:00Z" }));
+    assert_eq!(refused(redeliver, 400, "Invalid API request").await, too_late);
 }
 
 /// Lists of queues filter by metadata, so `prefix=a` finds the queues whose metadata has `prefix`.
@@ -505,21 +416,9 @@ async fn each_field_without_a_meaning_gets_a_warning() {
     let of_claims = json!({"_max_claim_count": 3});
     let expected = ["\"_max_claim_count\" has no effect in a topic, whose messages are not claimed"];
     assert_eq!(warnings_of(api.put("/v2/topics/t").json(&of_claims), 201).await, expected);
-}
-
-/// The first post creates a queue, so that its owner comes too late with metadata.
-#[tokio::test]
-async fn metadata_that_is_not_stored_gets_a_warning() {
-    let api = new_project();
-    let metadata = json!({"team": "billing", "_default_message_ttl": 60});
-    answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
-
-    let unchanged = "the queue exists, and its metadata, which is different, was not changed; change it with PATCH";
-    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 204).await, [unchanged]);
-    assert_eq!(warnings_of(api.put("/v2/queues/q"), 204).await, [""; 0]);
-    answered(api.put("/v2/queues/new").json(&metadata), 201).await;
-    let reordered = json!({"_default_message_ttl": 60, "team": "billing"});
-    assert_eq!(warnings_of(api.put("/v2/queues/new").json(&reordered), 204).await, [""; 0]);
+    let message = json!({"messages": [{"body": 1, "tenant": "a"}]});
+    let of_topic = ["\"tenant\" has no effect in a topic, whose messages are not claimed"];
+    assert_eq!(warnings_of(api.post("/v2/topics/t/messages", &message), 201).await, of_topic);
 }
 
 #[tokio::test]
@@ -529,6 +428,10 @@ async fn a_queue_that_does_not_exist_gets_a_warning() {
     assert_eq!(warnings_of(api.get("/v2/queues/mispelled"), 200).await, ["the queue does not exist"]);
     assert_eq!(warnings_of(api.get("/v2/topics/mispelled"), 200).await, ["the topic does not exist"]);
     assert_eq!(warnings_of(api.get("/v2/queues/mispelled/stats"), 200).await, ["the queue does not exist"]);
+    for action in ["purge", "resume"] {
+        let request = api.request(Method::POST, &format!("/v2/queues/mispelled/{action}"));
+        assert_eq!(warnings_of(request, 204).await, ["the queue does not exist"], "{action}");
+    }
     answered(api.put("/v2/queues/q"), 201).await;
     for path in ["/v2/queues/q", "/v2/queues/q/stats"] {
         assert_eq!(warnings_of(api.get(path), 200).await, [""; 0], "{path}");

@@ -77,6 +77,9 @@ async fn create(
             Some(body) => claims::parse_term(&body)?,
             None => WithWarnings::none(TermDraft::default()),
         };
+    if let Some(preference) = &prefer {
+        warnings.extend(broker.useless_preference(&caller, &queue, preference).await);
+    }
     let claim = broker.create_claim(&caller, queue.clone(), ClaimRequest { limit, term, wait_s, prefer });
     let response = match while_valid(&parts.headers, &settings, wait_s, claim).await? {
         Taken::Messages(Undelivered { value: claim, return_guard }) => {

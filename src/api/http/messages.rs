@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::prefers_events;
 use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
-use super::middleware::identity::{CLIENT_ID, IDEMPOTENCY_KEY};
+use super::middleware::identity::{CLIENT_ID, DURABILITY, IDEMPOTENCY_KEY};
 use super::middleware::outage::Outage;
 use super::parameters::Parameters;
 use super::route::{Route, path_of, route};
@@ -31,13 +31,11 @@ use crate::broker::undelivered::Undelivered;
 use crate::broker::{Action, Broker};
 use crate::domain::durability::InvalidDurability;
 use crate::domain::warning::{NameKind, of_unknown};
-use crate::domain::{Durability, IdempotencyKey, QueueId, QueueKind, Scope, Taken, Warning, WithWarnings};
+use crate::domain::{Durability, IdempotencyKey, MessageId, QueueId, QueueKind, Scope, Taken, Warning, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response. While a text is written, the
 /// buffer needs space for six times its length.
 const PATH_BYTES: usize = 128;
-/// The header with the durability that a post requires, and in the response the one reached.
-static DURABILITY: HeaderName = HeaderName::from_static("durability");
 /// The headers with a meaning for a post alone.
 const POST_HEADERS: [&str; 2] = ["durability", "idempotency-key"];
 /// The query parameter that includes the states of messages in responses.
@@ -168,7 +166,9 @@ async fn list(
         let found = broker.get_messages(&caller, &queue, &ids, with_states).await?;
         let document = ListDocument { messages: messages::documents(&queue, &found, view), links: None };
         let response = response::json(&document, messages::documents_bytes(&found));
-        return Ok((without_effect(&query, "ids", &PAGE_PARAMETERS), response).into_response());
+        let is_invalid = ids.iter().any(|id| MessageId::parse(id, &queue).is_none());
+        let invalid = Warnings(is_invalid.then_some(Warning::InvalidMessageId).into_iter().collect());
+        return Ok((invalid, without_effect(&query, "ids", &PAGE_PARAMETERS), response).into_response());
     }
 
     let echo = query.boolean("echo")?;

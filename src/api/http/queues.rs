@@ -24,7 +24,7 @@ use crate::api::wire::query::{CREDENTIALS, Query, SIGNATURE_PARAMETER};
 use crate::api::wire::{self, body, json, links, metadata_patch, paths};
 use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
-use crate::broker::{self, Broker};
+use crate::broker::{self, Action, Broker};
 use crate::domain::queue_id::InvalidQueueId;
 use crate::domain::warning::{UNKNOWN_NAMES_MAX, nearest};
 use crate::domain::{Creation, JsonObject, Metadata, QueueId, QueueKind, Warning, WithWarnings};
@@ -215,9 +215,10 @@ async fn purge(
         broker.purge_queue(&caller, queue.clone()).await?;
     }
     if kinds.contains(&Kind::Subscriptions) {
-        broker.purge_subscriptions(&caller, queue).await?;
+        broker.purge_subscriptions(&caller, queue.clone()).await?;
     }
-    Ok((StatusCode::NO_CONTENT, Warnings(warnings), ()).into_response())
+    let missing = broker.missing_queue(&caller, Action::PurgeQueue, &queue).await;
+    Ok((StatusCode::NO_CONTENT, Warnings(warnings), Warnings(missing), ()).into_response())
 }
 
 /// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it does
@@ -228,9 +229,10 @@ async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> 
 }
 
 /// Resumes a paused queue. Resuming any other queue has no effect.
-async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
-    broker.resume_queue(&caller, queue).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+    broker.resume_queue(&caller, queue.clone()).await?;
+    let missing = broker.missing_queue(&caller, Action::ResumeQueue, &queue).await;
+    Ok((StatusCode::NO_CONTENT, Warnings(missing), ()).into_response())
 }
 
 /// Moves a queue with everything that it has to the pool that the body names. Has no effect if the

@@ -11,7 +11,7 @@ use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::limits::MESSAGE_TTL_S_MIN;
 use crate::domain::{
-    Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Origin, Queue, QueueId,
+    Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Origin, Queue, QueueId, QueueKind,
     ShardAssignment, Sharding, Tenant, TraceContext, Warning, WithWarnings,
 };
 use crate::storage::{self, Post, PostOutcome, Weight};
@@ -111,7 +111,9 @@ impl Broker {
             && let Ok(messages) = self.prepare(client, &queue, &known.metadata, &request)
         {
             match self.try_to_post(&mut store, client, &queue, known, &messages, (&request, &limits)).await? {
-                PostOutcome::Posted(ids) => return Ok(posted(ids, &known.metadata, &request, &messages)),
+                PostOutcome::Posted(ids) => {
+                    return Ok(posted(queue.name().kind(), ids, &known.metadata, &request, &messages));
+                }
                 PostOutcome::Stale(_) => {}
                 PostOutcome::Full(quota) => return Err(limits.exceeded(quota)),
                 PostOutcome::KeyReused => return Err(Error::OtherContent),
@@ -152,7 +154,7 @@ impl Broker {
             };
             match self.try_to_post(&mut store, client, &queue, &current, &messages, (request, limits)).await? {
                 PostOutcome::Posted(ids) => {
-                    let posted = posted(ids, &current.metadata, request, &messages);
+                    let posted = posted(queue.name().kind(), ids, &current.metadata, request, &messages);
                     self.known_queues.insert(queue, Arc::new(current));
                     return Ok(posted);
                 }
@@ -275,6 +277,7 @@ fn required_durability(metadata: &Metadata, request: &PostRequest) -> Option<Dur
 /// Returns the result of a post, with warnings if the request names delays or tenants that the queue ignores,
 /// or if a message expires before its delay ends. A delay of 0 does not count.
 fn posted(
+    kind: QueueKind,
     ids: Vec<MessageId>,
     metadata: &Metadata,
     request: &PostRequest,
@@ -286,7 +289,10 @@ fn posted(
     let is_tenant_ignored = metadata.sharding().is_none() && request.drafts.iter().any(names_tenant);
     let value = Posted { ids, durability: required_durability(metadata, request) };
     let delay = is_delay_ignored.then_some(Warning::DelayIgnored);
-    let tenant = is_tenant_ignored.then_some(Warning::TenantIgnored);
+    let tenant = is_tenant_ignored.then_some(match kind {
+        QueueKind::Queue => Warning::TenantIgnored,
+        QueueKind::Topic => Warning::NotInTopics("tenant"),
+    });
     let expires_delayed = messages.iter().any(|message| message.delay_s > 0 && message.delay_s >= message.ttl_s);
     let expired = expires_delayed.then_some(Warning::ExpiresDelayed);
     WithWarnings { value, warnings: delay.into_iter().chain(tenant).chain(expired).collect() }

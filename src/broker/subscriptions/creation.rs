@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::lookup::{ATTEMPTS_MAX, now_s};
+use super::lookup::{ATTEMPTS_MAX, check_since, now_s};
 use super::mail;
 use crate::auth::Caller;
 use crate::broker::access::AdmittedStore;
@@ -14,9 +14,6 @@ use crate::domain::{
     Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 use crate::storage::{self, SubscriptionCreation};
-
-/// Time in seconds by which the clocks of this machine and of a client may differ.
-const AHEAD_S_MAX: u64 = 60;
 
 /// A request for a new subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,6 +54,7 @@ impl Broker {
     ) -> Result<Subscribed, Error> {
         let access = self.store.authorize(caller, Action::CreateSubscription, &queue)?;
         let draft = SubscriptionDraft::parse_new(&request.fields, &self.push.addresses, now_s())?;
+        request.since.map_or(Ok(()), check_since)?;
         let subscriber = draft.subscriber.as_ref().ok_or(InvalidSubscription::NoSubscriber)?;
         self.name_check.check(subscriber, &self.push.addresses).await?;
         let mut options = draft.options.clone().unwrap_or_default();
@@ -76,11 +74,6 @@ impl Broker {
             ttl_s,
             after: match request.since {
                 None | Some(Since::Now) => None,
-                Some(Since::Time(micros)) if micros / 1_000_000 > now_s() + AHEAD_S_MAX => {
-                    return Err(Error::Limit(
-                        "since is in the future; a subscription begins at the latest with the next message".to_owned(),
-                    ));
-                }
                 Some(Since::Time(micros)) => Some(Rank::new(micros).unwrap_or(Rank::MAX).previous()),
             },
             settings: SubscriptionSettings {

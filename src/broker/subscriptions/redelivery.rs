@@ -1,6 +1,7 @@
 //! Requests to deliver messages again.
 
 use super::change::{Changed, add_request, check_confirmed};
+use super::lookup::check_since;
 use crate::auth::Caller;
 use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
@@ -29,6 +30,9 @@ impl Broker {
         request: RedeliveryRequest,
     ) -> Result<SubscriptionStatus, Error> {
         let access = self.store.authorize(caller, Action::Redeliver, &queue)?;
+        if let RedeliveryRequest::Since(since) = request {
+            check_since(since)?;
+        }
         let request = match request {
             RedeliveryRequest::Since(Since::Time(micros)) => {
                 let position = Rank::new(micros).unwrap_or(Rank::MAX).previous();

@@ -18,6 +18,8 @@ use crate::domain::{ClientId, ProjectId, Warning};
 /// Identifies a request that must take effect only once
 /// (draft-ietf-httpapi-idempotency-key-header).
 pub(in crate::api::http) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The durability that a post requires, and in the response the one reached.
+pub(in crate::api::http) static DURABILITY: HeaderName = HeaderName::from_static("durability");
 pub(in crate::api::http) static CLIENT_ID: HeaderName = HeaderName::from_static("client-id");
 /// The headers that can name the project, in order of precedence.
 pub(in crate::api::http) static PROJECT_ID: [HeaderName; 3] = [

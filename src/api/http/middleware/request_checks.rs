@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::{Method, Uri, Version, header};
+use axum::http::{HeaderMap, Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
 use super::audit;
 use super::authentication::{Proof, authenticate};
 use super::body_drain::RequestBody;
+use super::identity::{self, DURABILITY, IDEMPOTENCY_KEY};
+use super::operator;
 use super::response_memory::ResponseMemory;
 use super::signature::{self, Carrier};
-use super::{identity, operator};
 use crate::api::Error;
 use crate::api::error::{HEAD_BYTES_MAX, HEADERS_MAX, URL_BYTES_MAX};
 use crate::api::http::content_negotiation::{self, prefers_events};
@@ -107,8 +108,10 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
         return Err(Error::NoRoute(String::new()));
     }
     let query = request.uri().query();
-    let is_stream = is_feed(request.method(), &segments) && prefers_events(request.headers());
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let is_stream = is_messages(&segments) && is_read && prefers_events(request.headers());
     // The EventSource of a browser cannot set headers, and neither can a link.
+    let is_post = is_messages(&segments) && request.method() == Method::POST;
     let query_counts = is_stream || matches!(proof, Proof::Signature(Carrier::Query));
     let identifying_query = query_counts.then(|| query.unwrap_or_default());
     let is_signed = matches!(proof, Proof::Signature(_));
@@ -139,6 +142,7 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
         }
         None => None,
     };
+    let of_headers = (!is_post).then(|| warnings_of_post_headers(request.headers()));
     let queue = match &segments[..] {
         [_v2, plural, name, ..] => match QueueKind::of_plural(plural) {
             Some(kind) => Some(QueueId::new(client.project.clone(), QueueName::of_kind(kind, name)?)?),
@@ -151,7 +155,7 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
     service.broker.count_request(&own_project)?;
     Ok(Checked {
         context: RequestContext { client, queue, is_signed, is_signed_for_path },
-        warnings: warning.into_iter().collect(),
+        warnings: warning.into_iter().chain(of_headers.into_iter().flatten()).collect(),
         handled_uri,
         credentials_count: query_counts,
     })
@@ -167,10 +171,15 @@ fn holder(url: &SignedUrl) -> Identity {
     }
 }
 
-/// Returns whether a request reads the messages of a queue.
-fn is_feed(method: &Method, segments: &[Cow<'_, str>]) -> bool {
+/// Returns whether a path is that of the messages of a queue.
+fn is_messages(segments: &[Cow<'_, str>]) -> bool {
     matches!(segments, [_v2, plural, _name, part] if QueueKind::of_plural(plural).is_some() && part == "messages")
-        && [Method::GET, Method::HEAD].contains(method)
+}
+
+/// Returns warnings about headers that have a meaning for posts of messages alone.
+fn warnings_of_post_headers(headers: &HeaderMap) -> impl Iterator<Item = Warning> {
+    let given = [(&IDEMPOTENCY_KEY, "Idempotency-Key"), (&DURABILITY, "Durability")].into_iter();
+    given.filter(|(name, _)| headers.contains_key(*name)).map(|(_, spelling)| Warning::HeaderOfPosts(spelling))
 }
 
 /// Checks a request against [`Requirement::Public`].

@@ -13,8 +13,8 @@ use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
 use crate::api::wire::purge::{ALL, Kind};
 use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
-use crate::broker::Broker;
 use crate::broker::queues::{ListedQueue, QueueQuery};
+use crate::broker::{self, Broker};
 use crate::domain::warning::{NameKind, of_unknown, shown};
 use crate::domain::{Creation, JsonObject, QueueId, QueueKind, Warning, WithWarnings};
 
@@ -127,7 +127,8 @@ async fn purge(State(broker): State<Broker>, caller: Caller, queue: QueueId, fra
         broker.purge_queue(&caller, queue.clone()).await?;
     }
     if includes(Kind::Subscriptions) {
-        broker.purge_subscriptions(&caller, queue).await?;
+        broker.purge_subscriptions(&caller, queue.clone()).await?;
     }
+    warnings.extend(broker.missing_queue(&caller, broker::Action::PurgeQueue, &queue).await);
     frame.respond_with(204, &json!({}), warnings)
 }
