@@ -75,13 +75,14 @@ impl Asset {
 }
 
 /// The operators of scripts that are written without spaces. No text that users see has them.
-const OPERATORS: [&str; 7] = ["=>", "===", "!==", "=", "&&", "||", "??"];
+const OPERATORS: [&str; 9] = ["=>", "===", "!==", "=", "&&", "||", "??", "?", ":"];
 
-/// Returns a script without comments, indentation, most ends of lines and spaces around operators,
-/// which are a fifth of what browsers would load. No string of the scripts has more than one line.
+/// Returns a script without comments, indentation, most ends of lines, and spaces around operators and
+/// before blocks, which are a fifth of what browsers would load. No string of the scripts has more than
+/// one line.
 fn compact_script(script: &str) -> String {
     let dense = |text: String, operator: &&str| text.replace(&format!(" {operator} "), operator);
-    let script = OPERATORS.iter().fold(script.to_owned(), dense);
+    let script = OPERATORS.iter().fold(script.replace(") {", "){"), dense);
     let lines = script.lines().map(str::trim_start);
     let is_code = |line: &&str| !["//", "/*", "*"].iter().any(|comment| line.starts_with(comment));
     let is_open = |line: &str| line.ends_with(['{', '(', '[', ',', ';']);

@@ -23,6 +23,25 @@ async fn a_failure_stays_visible_with_its_request_id_until_a_retry_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_cannot_be_opened_says_why_until_it_is_opened() {
+    const VIEW_SHOWS: &str = "return document.getElementById('view').innerText.includes(arguments[0])";
+    let (_sukkal, _api, console) = open_orders("messages").await;
+    console.shows("There are no messages.").await;
+
+    console.go("#/queues/..").await;
+    console.browser.wait_for(VIEW_SHOWS, json!(["Browsers cannot address a queue named"])).await;
+    console.hides("Loading…").await;
+    let lose = "const send = fetch; window.fetch = async () => { window.fetch = send; throw new TypeError('lost'); }";
+    console.read(lose).await;
+    console.go("#/queues/orders/settings").await;
+    console.browser.wait_for(VIEW_SHOWS, json!(["The service cannot be reached"])).await;
+    console.click("Retry").await;
+
+    console.shows("Irreversible actions").await;
+    console.hides("The service cannot be reached").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dismissed_failure_is_shown_again_when_the_action_fails_again() {
     let (_sukkal, _api, console) = open_orders("settings").await;
     console.fail_to_save().await;

@@ -81,6 +81,42 @@ async fn messages_have_pages_in_both_orders_and_from_a_time_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn back_skips_no_page() {
+    let sukkal = Sukkal::start("memory:");
+    post_numbers(&sukkal.project(PROJECT), 0..65).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
+    let open_third_page = async || {
+        console.lists((45..65).rev()).await;
+        console.click("Next").await;
+        console.lists((25..45).rev()).await;
+        console.click("Next").await;
+        console.lists((5..25).rev()).await;
+    };
+
+    open_third_page().await;
+    console.reload().await;
+    console.lists((5..25).rev()).await;
+    let address = console.read("return location.hash").await;
+    console.go("#/queues").await;
+    console.shows("Queues 1").await;
+    console.read("history.back()").await;
+    console.lists((5..25).rev()).await;
+    let back = "const back = [...document.querySelectorAll('button')].find(one => one.textContent === 'Back');";
+    console.read(&format!("{back} back.click(); back.click();")).await;
+    console.lists((25..45).rev()).await;
+    console.click("Back").await;
+    open_third_page().await;
+
+    // The pages before that of a saved address are not known.
+    console.go("#/queues").await;
+    console.shows("Queues 1").await;
+    console.go(address.as_str().unwrap()).await;
+    console.lists((5..25).rev()).await;
+    console.click("First page").await;
+    console.lists((45..65).rev()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_could_not_be_read_can_be_tried_again() {
     let sukkal = Sukkal::start("memory:");
     post_numbers(&sukkal.project(PROJECT), 0..25).await;

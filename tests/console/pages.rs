@@ -48,8 +48,11 @@ async fn looking_at_messages_changes_nothing() {
 async fn a_live_tail_shows_new_messages_and_can_be_paused_and_filtered() {
     let (_sukkal, api, console) = open_orders("messages").await;
 
+    // The tail shows the newest messages, whatever the list shows.
+    let are_off = "return ['Order', 'Since'].map(label => document.querySelector(`[aria-label=${label}]`).disabled)";
     console.click("Live tail").await;
     console.shows("Connected.").await;
+    assert_eq!(console.read(are_off).await, json!([true, true]));
     // The stream begins when the service has answered, and each post is sent until one arrives.
     let seen = async {
         loop {
@@ -78,6 +81,8 @@ async fn a_live_tail_shows_new_messages_and_can_be_paused_and_filtered() {
     let hides =
         "return !document.body.innerText.includes('seen at once') && document.body.innerText.includes('while paused')";
     console.browser.wait_for(hides, json!([])).await;
+    console.click("Stop the live tail").await;
+    assert_eq!(console.read(are_off).await, json!([false, false]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

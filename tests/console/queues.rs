@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::service::{Service, Store, over_both_stores};
-use super::{Console, claim, read};
+use super::{Console, claim, open_orders, read};
 
 over_both_stores! {
     a_queue_is_posted_to_paused_and_resumed,
@@ -67,6 +67,7 @@ async fn a_queue_is_changed_purged_and_deleted(store: Store) {
     console.hides("JSON, or a text.").await;
     change(&console, "team").await;
     console.click_and_confirm("Remove").await;
+    console.shows("Remove: done.").await;
     console.hides("shipping").await;
     let metadata = read(&api, "/v2/queues/hello").await;
     assert_eq!((&metadata["_default_message_ttl"], metadata.get("team")), (&json!(120), None));
@@ -82,6 +83,16 @@ async fn a_queue_is_changed_purged_and_deleted(store: Store) {
     console.click_and_type("Delete", "hello").await;
     console.shows("There are no queues.").await;
     assert_eq!(read(&api, "/v2/queues").await["queues"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removing_a_key_that_is_not_set_says_that_nothing_has_changed() {
+    let (_sukkal, _api, console) = open_orders("settings").await;
+
+    change(&console, "_default_message_ttl").await;
+    console.click_and_confirm("Remove").await;
+
+    console.shows("Remove: nothing has changed. The key was not set, or was set to its default.").await;
 }
 
 /// Opens the editor of a key.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use serde_json::{Value, json};
 
 use super::service::{Service, Store, over_both_stores};
-use super::{Console, create, post, read};
+use super::{Console, PROJECT, create, post, read};
 use crate::push::LOCAL;
 use crate::push::endpoint::{Answer, Endpoint};
-use support::sukkal::Api;
+use support::sukkal::{Api, Sukkal};
 
 const LISTED: &str = "/v2/queues/orders/subscriptions";
 
@@ -60,6 +60,57 @@ async fn an_operator_subscribes_watches_pauses_redelivers_and_deletes(store: Sto
     console.click_and_confirm("Delete").await;
     console.shows("There are no subscriptions.").await;
     assert_eq!(read(&api, LISTED).await["subscriptions"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redelivery_that_has_to_wait_says_for_what() {
+    let endpoint = Endpoint::answering(|_| Answer::With(503, "retry-after", "3600".to_owned()));
+    let sukkal = Sukkal::start_with("memory:", &LOCAL);
+    let api = sukkal.project(PROJECT);
+    let subscriber = endpoint.url("/hook");
+    let created = api.post(LISTED, &json!({ "subscriber": subscriber })).send().await.unwrap();
+    let created: Value = created.json().await.unwrap();
+    post(&api, "orders", &[json!(1)]).await;
+    let console = Console::open(&sukkal.url("/console#/queues/orders/subscriptions")).await;
+    let redeliver = async || {
+        console.click(&subscriber).await;
+        console.click("Redeliver…").await;
+        console.click("Redeliver").await;
+    };
+
+    console.shows("until ").await;
+    redeliver().await;
+    console.shows("Redeliver: accepted, but the subscription is held until ").await;
+    console.shows(". Nothing is delivered until then.").await;
+
+    let pause = format!("{LISTED}/{}/pause", created["subscription_id"].as_str().unwrap());
+    assert_eq!(api.post(&pause, &json!({})).send().await.unwrap().status(), 204);
+    redeliver().await;
+    let paused = "Redeliver: accepted, but the subscription is paused. Nothing is delivered until it is resumed.";
+    console.shows(paused).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscribing_again_says_that_nothing_was_created() {
+    let endpoint = Endpoint::start();
+    let confirmed = [("SUKKAL_PUSH__REQUIRE_CONFIRMATION", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", "any")];
+    let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &confirmed].concat());
+    let console = Console::open(&sukkal.url("/console#/queues/orders/subscriptions")).await;
+    let subscribe = async |ttl| {
+        console.click("Subscribe").await;
+        console.fill("Subscriber", &endpoint.url("/hook")).await;
+        console.fill("Time to live, in seconds", ttl).await;
+        console.click("Subscribe").await;
+    };
+
+    subscribe("7200").await;
+    console.shows("whsec_").await;
+    console.click("Close").await;
+    subscribe("7200").await;
+    let nothing = "Subscribe: nothing was created, because the subscriber has a subscription that is not confirmed.";
+    console.shows(nothing).await;
+    subscribe("3600").await;
+    console.shows("change them with PATCH").await;
 }
 
 async fn subscribe_and_see_the_secret_once(console: &Console, api: &Api, subscriber: &str) {

@@ -40,7 +40,8 @@ const running = new Set();
 /** The context of a page: its address, and a signal that ends with it. */
 class Page {
   constructor(route, query, signal) {
-    Object.assign(this, { route, query, signal, previous: [] });
+    // The browser keeps the markers of the pages before this one with the address.
+    Object.assign(this, { route, query, signal, previous: history.state ?? [] });
   }
 
   /** Starts a load. Returns a function that says whether it is still the latest one. */
@@ -83,20 +84,23 @@ class Page {
 
   /** Shows a failure, if the page is still shown. */
   failed(error, label, retry, isRepeated = false) {
-    if (!this.signal.aborted) showFailure(error, label, retry, { isRepeated });
+    if (this.signal.aborted) return;
+    showFailure(error, label, retry, { isRepeated });
+    const loading = view.querySelector('.loading');
+    if (loading) Object.assign(loading, { className: 'bad', textContent: error.message });
   }
 
   /** Changes values of the address without leaving the page. */
   set(values) {
     // The address may name another page already, whose event has not come yet.
     if (this.signal.aborted || address().route !== this.route) return;
-    if (values.marker === null) this.previous.length = 0;
+    if (values.marker === null) this.previous = [];
     for (const [name, value] of Object.entries(values)) {
       if (value === null || value === '') this.query.delete(name);
       else this.query.set(name, value);
     }
     const text = this.query.toString();
-    history.replaceState(null, '', `#${this.route}${text ? `?${text}` : ''}`);
+    history.replaceState(this.previous, '', `#${this.route}${text ? `?${text}` : ''}`);
   }
 
   /** The marker of the page of a list that is shown. */
@@ -106,13 +110,15 @@ class Page {
 
   /** The buttons below a page of a list. They change the marker and `read` that page. */
   pager(next, read, ...more) {
-    const go = marker => { this.set({ marker }); this.attempt(read); };
-    const back = () => go(this.previous.pop() ?? null);
-    const forth = () => {
-      if (next !== this.marker) this.previous.push(this.marker);
-      go(next);
+    const { marker, previous } = this;
+    // The buttons belong to the page that is shown, so repeated clicks have no further effect.
+    const go = (to, before) => {
+      this.previous = before;
+      this.set({ marker: to });
+      this.attempt(read);
     };
-    return h('div.bar', {}, button('Back', back, { disabled: !this.marker }), button('Next', forth, { disabled: !next }), more);
+    return h('div.bar', {}, button(previous.length || !marker ? 'Back' : 'First page', () => go(previous.at(-1) ?? null, previous.slice(0, -1)), { disabled: !marker }),
+      button('Next', () => go(next, [...previous, marker]), { disabled: !next }), more);
   }
 
   /** Returns a function that asks for a confirmation before it sends a request. */
@@ -129,9 +135,9 @@ class Page {
 
   /**
    * A button that sends a request, beside one that copies the request as a command. `copied` is the
-   * request to copy.
+   * request to copy. `outcome` may return a text that the notice has in place of “done”.
    */
-  action(label, request, { copied = request, done = () => {}, kind = '', confirm = null } = {}) {
+  action(label, request, { copied = request, done = () => {}, outcome = () => {}, kind = '', confirm = null } = {}) {
     const send = async () => {
       // The value of a number field is empty if its text is no number.
       const unreadable = [...document.querySelectorAll('dialog[open] input')].find(input => input.validity.badInput);
@@ -153,10 +159,9 @@ class Page {
         running.delete(target);
       }
       clearFailure(target);
-      const warning = response.headers.get('Sukkal-Warning');
-      const outcome = `${label}: ${response.status === 202 ? 'started' : 'done'}.`;
-      if (warning) notify(`${outcome} ${warning}`, WARNING_MS);
-      else notify(outcome);
+      const warning = response.headers.get('Sukkal-Warning') ?? '';
+      const special = outcome(response);
+      notify(`${label}: ${special || (response.status === 202 ? 'started' : 'done')}. ${warning}`, special || warning ? WARNING_MS : NOTICE_MS);
       await this.attempt(() => done(response));
     };
     return h('span.action', {}, button(label, () => (confirm ? confirm(send) : send()), { class: kind }), this.copy(copied, label));
@@ -293,7 +298,7 @@ function start() {
   shownTo = identityKey();
   drawFrame(route);
   document.title = route === '/' ? 'Sukkal' : `${decode(route.slice(1))} – Sukkal`;
-  render(view, h('p.faint', {}, 'Loading…'));
+  render(view, h('p.faint.loading', {}, 'Loading…'));
   if (!session.known) {
     welcome();
     signIn();

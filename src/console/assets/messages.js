@@ -49,10 +49,10 @@ export async function messages(page, queue) {
     page.show(
       h('p.faint', {}, 'Looking at messages does not consume them: claims and counts do not change.'),
       h('div.bar', {},
-        h('select', { 'aria-label': 'Order', onchange: event => chooseOrder(event.target.value) },
+        h('select', { 'aria-label': 'Order', disabled: isTailing, onchange: event => chooseOrder(event.target.value) },
           [['desc', 'Newest first'], ['asc', 'Oldest first']].map(([value, label]) => h('option', { value, selected: value === (since() ? 'asc' : order()) }, label))),
         h('label', { for: 'since' }, 'Posted since'),
-        h('input', { type: 'datetime-local', 'aria-label': 'Since', id: 'since', step: 1, value: since() ? localTime(new Date(since())) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
+        h('input', { type: 'datetime-local', 'aria-label': 'Since', id: 'since', step: 1, disabled: isTailing, value: since() ? localTime(new Date(since())) : '', onchange: event => choose({ since: event.target.value ? new Date(event.target.value).toISOString() : null, order: 'asc' }) }),
         button(isTailing ? 'Stop the live tail' : 'Live tail', () => (isTailing ? endTail() : startTail(page, queue, tail, draw)), { 'aria-pressed': String(isTailing) }),
         button('Post a message', () => post(page, queue, posted), { class: 'primary' }),
         page.copy(request, 'This page')),

@@ -35,7 +35,7 @@ export async function queuePage(page, plural, name, part = '') {
     h('h1', {}, h('bdi', {}, name)), h('nav.tabs', { 'aria-label': 'Parts' }, links())];
   const queue = { name, plural, root, path: path`v2/${plural}/${name}` };
   const inner = Object.create(page, { show: { value: (...children) => page.show(head(), h('section', {}, children)) } });
-  inner.show(h('p.faint', {}, 'Loading…'));
+  inner.show(h('p.faint.loading', {}, 'Loading…'));
   await current[2](inner, queue);
 }
 

@@ -73,10 +73,12 @@ function edit(page, queue, key, value, done) {
   const patch = operation => ({ method: 'PATCH', path: queue.path, type: PATCH, body: operation });
   const save = () => patch(`[{"op": "add", "path": ${JSON.stringify(at())}, "value": ${json()}}]`);
   const finish = { done: () => { close(); return done(); } };
+  // The service shows the default of a reserved key that is not set.
+  const outcome = ({ body }) => Object.hasOwn(body, key) && write(body[key]).text === write(value).text && 'nothing has changed. The key was not set, or was set to its default';
   const close = dialog(key ?? 'New key', field('Key', name), hint, field('Value', text, 'JSON, or a text.'), state,
     h('datalist', { id: 'reserved' }, Object.keys(EXPLAINED).map(one => h('option', { value: one }))),
     h('div.bar', {}, page.action('Save', save, { kind: 'primary', ...finish }),
-      key !== null ? page.action('Remove', () => patch(JSON.stringify([{ op: 'remove', path: at() }])), { ...finish, confirm: page.ask(`This removes ${key} from the metadata of ${queue.name}.`) }) : null));
+      key !== null ? page.action('Remove', () => patch(JSON.stringify([{ op: 'remove', path: at() }])), { ...finish, outcome, confirm: page.ask(`This removes ${key} from the metadata of ${queue.name}.`) }) : null));
   check();
   if (key !== null) text.focus();
 }

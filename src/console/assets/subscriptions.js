@@ -83,7 +83,13 @@ function redeliver(page, at, done) {
   const since = h('input', { type: 'datetime-local', step: 1, value: localTime(before(3600)) });
   const request = () => ({ method: 'POST', path: `${at}/redeliver`, body: since.value ? { since: new Date(since.value).toISOString() } : {} });
   const close = dialog('Redeliver', field('Since', since, 'Messages that were posted from this time on, and that still exist, are delivered again.'),
-    h('div.bar', {}, page.action('Redeliver', request, { kind: 'primary', done: () => { close(); done(); } })));
+    h('div.bar', {}, page.action('Redeliver', request, { kind: 'primary', outcome: waits, done: () => { close(); done(); } })));
+}
+
+/** Says that the messages of a redelivery wait, and for what. */
+function waits({ body: { state, until } }) {
+  if (state === 'active') return '';
+  return `accepted, but the subscription is ${state}${until ? ` until ${time(until).textContent}` : ''}. Nothing is delivered until ${until ? 'then' : 'it is resumed'}`;
 }
 
 /** The response is the only one that has the secret of the signatures. */
@@ -96,6 +102,8 @@ function subscribe(page, queue, done) {
     done();
     if (body.secret) dialog('The secret of the subscription', h('p', {}, 'The subscriber verifies signatures with it. It is never shown again.'), h('pre.command', {}, body.secret));
   };
+  // The service has found the subscription of a subscriber that must confirm it.
+  const known = ({ body }) => (body.secret ? '' : 'nothing was created, because the subscriber has a subscription that is not confirmed');
   const close = dialog('Subscribe', field('Subscriber', subscriber, 'An http or https URL, or an address such as mailto:ann@example.com if the service sends mail.'), field('Time to live, in seconds', ttl, 'Then the subscription is deleted.'),
-    h('div.bar', {}, page.action('Subscribe', request, { kind: 'primary', done: created })));
+    h('div.bar', {}, page.action('Subscribe', request, { kind: 'primary', outcome: known, done: created })));
 }
