@@ -3,7 +3,7 @@
 --
 -- ARGV  1 claim id    2 message key    3 delay (s), 0 for none
 -- Returns {'due'} if due changes must be applied first; {'none'} if the claim is not live;
---       otherwise {'done'}, also if the claim does not hold the message.
+--       {'not_held'} if it does not hold the message; or {'done'}.
 assert(#ARGV == 3, 'claim_return: 3 arguments')
 local id, key, delay = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -15,7 +15,7 @@ if not read_claim(id) then
 end
 local entry = #key == KEY_BYTES and find_entry(key, {call.in_flight})
 if not entry or claim_in(entry) ~= id then
-  return {'done'}
+  return {'not_held'}
 elseif delay == 0 then
   return_to_ready({entry}, released_entry)
   return {'done'}

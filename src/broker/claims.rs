@@ -6,7 +6,10 @@ use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Shard, Taken, Tenant, Term};
+use crate::domain::{
+    Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Shard, Taken, Tenant, Term, Warning,
+    WithWarnings,
+};
 use crate::storage::ClaimOutcome;
 
 /// The term that a worker asks for; `None` means the service's default.
@@ -156,7 +159,7 @@ impl Broker {
         claim: &str,
         id: &str,
         delay_s: Option<i64>,
-    ) -> Result<(), Error> {
+    ) -> Result<WithWarnings<()>, Error> {
         let access = self.store.authorize(caller, Action::ReturnMessage, &queue)?;
         let delay_s = check_range("delay", delay_s.unwrap_or(0), 0, self.limits.max_claim_ttl)?;
         let store = access.admit().await?;
@@ -170,11 +173,12 @@ impl Broker {
                 self.run_to_completion(async move { store.return_message(&queue, claim, id, delay_s).await }).await?
             }
             // The id cannot be one of this queue, so there is no message to return.
-            None if store.get_claim(&queue, claim).await?.is_some() => ClaimOutcome::Done,
+            None if store.get_claim(&queue, claim).await?.is_some() => ClaimOutcome::NotHeld,
             None => ClaimOutcome::Gone,
         };
         match change {
-            ClaimOutcome::Done => Ok(()),
+            ClaimOutcome::Done => Ok(WithWarnings::none(())),
+            ClaimOutcome::NotHeld => Ok(WithWarnings { value: (), warnings: vec![Warning::NotHeld] }),
             ClaimOutcome::Gone => Err(missing),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::task::yield_now;
 
 use super::access::{AdmittedStore, Resource, require_client};
@@ -10,7 +11,8 @@ use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata};
+use crate::domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata, RETRY_POLICY};
+use crate::domain::retry_policy;
 use crate::domain::{
     Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Sharding, Stats, Summary, Warning,
     WithWarnings,
@@ -112,7 +114,7 @@ impl Broker {
                 check_durability(&store, &queue, &Metadata::default(), &metadata).await?
             };
             let value = store.create_queue(&queue, &metadata).await.map_err(out_of_reach)?;
-            let mut warnings = metadata.warnings(queue.name().kind(), has_pooling);
+            let mut warnings = metadata.warnings(queue.name(), has_pooling);
             warnings.extend(too_few_replicas);
             if value == Creation::Existed && !metadata.keys().is_empty() {
                 let current = store.get_queue(&queue).await?;
@@ -159,12 +161,26 @@ impl Broker {
         preference: &Preference,
     ) -> Option<Warning> {
         let found = self.look_up(caller, Action::CreateClaim, queue).await.ok()??;
-        let shards = found.metadata.sharding().map_or(1, Sharding::shards);
+        let shards = found.metadata.sharding().map(Sharding::shards);
         let is_useless = match preference {
-            Preference::Shard(shard) => shard.number() >= shards,
-            Preference::Tenant(_) => shards == 1,
+            Preference::Shard(shard) => shards.is_none_or(|shards| shard.number() >= shards),
+            Preference::Tenant(_) => shards.is_none(),
         };
-        is_useless.then_some(Warning::PreferIgnored(shards))
+        is_useless.then_some(Warning::PreferIgnored(shards.unwrap_or(1)))
+    }
+
+    /// Returns a warning if the retry policy of the queue has precedence over that in these options of a
+    /// subscription.
+    pub async fn ignored_retry_policy(
+        &self,
+        caller: &Caller,
+        queue: &QueueId,
+        options: Option<&Value>,
+    ) -> Option<Warning> {
+        let own = options?.get(RETRY_POLICY)?;
+        let found = self.look_up(caller, Action::CreateSubscription, queue).await.ok()??;
+        let of_queue = found.metadata.keys().get(RETRY_POLICY);
+        retry_policy::is_ignored(own, of_queue.as_ref()).then_some(Warning::PolicyOfQueue)
     }
 
     /// Returns the queue as this process knows it, or else as it is stored.
@@ -211,8 +227,7 @@ impl Broker {
                 let too_few_replicas = check_durability(&store, &queue, &current.metadata, &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(queue.name().kind(), &this.limits);
-                    let warnings_of =
-                        |metadata: &Metadata| metadata.warnings(queue.name().kind(), this.pooling.is_some());
+                    let warnings_of = |metadata: &Metadata| metadata.warnings(queue.name(), this.pooling.is_some());
                     let (mut warnings, old) = (warnings_of(&metadata), warnings_of(&current.metadata));
                     // A response shows only the first ones.
                     warnings.sort_by_key(|warning| old.contains(warning));
@@ -304,10 +319,17 @@ impl Broker {
 
     /// Pauses the queue: claims and pops get no messages until it is resumed. Creates the queue if
     /// it does not exist.
-    pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
-        let store = self.store.authorize(caller, Action::PauseQueue, &queue)?.admit().await?;
+    pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<WithWarnings<()>, Error> {
+        let access = self.store.authorize(caller, Action::PauseQueue, &queue)?;
+        let is_new = self.look_up(caller, Action::PauseQueue, &queue).await?.is_none();
+        let created = is_new.then(|| Warning::CreatedPaused(queue.name().kind()));
+        let store = access.admit().await?;
         self.check_new_queue(caller, &store, &queue).await?;
-        self.run_to_completion(async move { Ok(store.pause_queue(&queue).await?) }).await
+        self.run_to_completion(async move {
+            store.pause_queue(&queue).await?;
+            Ok(WithWarnings { value: (), warnings: created.into_iter().collect() })
+        })
+        .await
     }
 
     /// Resumes the queue. Requests that wait for its messages get them.

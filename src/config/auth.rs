@@ -64,6 +64,10 @@ impl Auth {
             (false, false) => {
                 Ok(Some("auth.trusted_proxies has no effect without \"proxy\" in auth.strategies".to_owned()))
             }
+            _ if self.trusted_proxies.iter().any(TrustedProxy::is_anybody) => Ok(Some(
+                "auth.trusted_proxies has a network of all addresses, so everybody may name any project and any roles"
+                    .to_owned(),
+            )),
             _ => Ok(None),
         }
     }

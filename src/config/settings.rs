@@ -199,6 +199,12 @@ impl Setting {
         let has_space = texts.iter().any(|text| text.trim() != *text);
         let space = has_space
             .then(|| format!("{option} begins or ends with white space ({source}), which is part of the secret"));
+        let is_quoted =
+            |text: &&str| ['"', '\''].iter().any(|quote| text.starts_with(*quote) && text.ends_with(*quote));
+        let quotes = texts
+            .iter()
+            .any(is_quoted)
+            .then(|| format!("{option} begins and ends with a quotation mark ({source}), which is part of the secret"));
         let has_comma = name == "transport.message_encryption_key" && texts.iter().any(|text| text.contains(','));
         let comma = has_comma.then(|| {
             format!(
@@ -206,7 +212,7 @@ impl Setting {
                  because commas separate passphrases in the environment"
             )
         });
-        [short, space, comma].into_iter().flatten()
+        [short, space, quotes, comma].into_iter().flatten()
     }
 
     fn error(&self, name: &str, expected: &str) -> Error {

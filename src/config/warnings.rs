@@ -1,7 +1,7 @@
 //! Options that have no effect, or hardly one, because another one is missing. The service runs, and
 //! logs them.
 
-use super::{Config, Redis, SignedUrl, Transport};
+use super::{ClientCertificate, Config, Redis, SignedUrl, Transport};
 use crate::auth::policy::Policy;
 use crate::domain::AuthStrategy;
 use crate::storage::StoreUri;
@@ -60,6 +60,13 @@ impl Config {
             (
                 self.pooling.virtual_pool && !self.pooling.enabled,
                 "pooling.virtual_pool has no effect, because pooling.enabled is false",
+            ),
+            (
+                self.tls.client_ca.is_some()
+                    && self.tls.client_certificate == ClientCertificate::Required
+                    && self.operations.bind.is_none(),
+                "tls.client_certificate is required, so health checks and the command line, which have no certificate, \
+                 are refused; set operations.bind for health checks",
             ),
             (
                 has_roles && self.policy == Policy::default(),

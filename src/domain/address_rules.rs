@@ -121,7 +121,10 @@ pub struct Refusal {
 /// A host whose name resolves to no allowed address. Clients do not learn to which address, because
 /// they could read internal names so; the log has it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the host {0:?} resolves to an address that is not allowed; the log of the service names the address")]
+#[error(
+    "the host {0:?} resolves to an address that is not allowed; the log of the service names it, and the operator can \
+     allow it in allowed_networks of [push]"
+)]
 pub struct RefusedName(pub String);
 
 impl AddressRules {

@@ -77,6 +77,8 @@ pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
     let present = without_effect.into_iter().flatten().filter(|option| options.contains_key(*option));
     warnings.extend(present.map(Warning::NotForSubscriber));
     warnings.extend(options.get(RETRY_POLICY).into_iter().flat_map(retry_policy::warnings));
+    let is_ordered = options.get(ORDERED) == Some(&Value::Bool(true)) && options.contains_key(CONCURRENCY);
+    warnings.extend(is_ordered.then_some(Warning::OptionBeside { option: CONCURRENCY, other: ORDERED }));
     let template = options.get(POST_DATA).and_then(Value::as_str);
     warnings.extend(template.filter(|template| !template.contains(PLACEHOLDER)).map(|_| Warning::NoPlaceholder));
     warnings

@@ -23,7 +23,8 @@ pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
 const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
 const MAX_CLAIM_COUNT: &str = "_max_claim_count";
 const ENCRYPT: &str = "_enable_encrypt_messages";
-const RETRY_POLICY: &str = "_retry_policy";
+/// The key with the retry policy of subscriptions.
+pub const RETRY_POLICY: &str = "_retry_policy";
 const FLAVOR: &str = "_flavor";
 const SHARDS: &str = "_shards";
 const SHARDS_PER_TENANT: &str = "_shards_per_tenant";
@@ -159,21 +160,24 @@ impl Metadata {
         Ok(Self::from_store(keys))
     }
 
-    /// Returns warnings about keys that have no effect for this kind of queue. Without pooling, `_flavor` has
-    /// none.
+    /// Returns warnings about keys that have no effect for the queue with this name. Without pooling,
+    /// `_flavor` has none.
     #[must_use]
-    pub fn warnings(&self, kind: QueueKind, has_pooling: bool) -> Vec<Warning> {
-        let keys = self.reserved.entries().map(|(key, _)| key).filter(|key| !has_pooling || *key != FLAVOR);
+    pub fn warnings(&self, queue: &QueueName, has_pooling: bool) -> Vec<Warning> {
+        let (flavor, keys): (Vec<&str>, _) =
+            self.reserved.entries().map(|(key, _)| key).partition(|key| *key == FLAVOR);
         let mut warnings = of_unknown(NameKind::MetadataKey, &KNOWN_KEYS, keys);
+        warnings.extend(flavor.first().filter(|_| !has_pooling).map(|_| Warning::NoPools));
         let respelled = |key: &str| {
-            let known = KNOWN_KEYS.into_iter().find(|known| letters(known).eq(letters(key)))?;
+            let known = KNOWN_KEYS.into_iter().chain(has_pooling.then_some(FLAVOR));
+            let known = { known }.find(|known| letters(known).eq(letters(key)))?;
             Some(Warning::OwnKey { key: shown(key), known })
         };
         let own_keys = self.keys.entries().map(|(key, _)| key).filter(|key| !key.starts_with('_'));
         warnings.extend(own_keys.filter_map(respelled).take(UNKNOWN_NAMES_MAX));
         warnings.extend(non_null(&self.reserved, RETRY_POLICY).iter().flat_map(retry_policy::warnings));
         let is_set = |key: &&str| non_null(&self.reserved, key).is_some();
-        if kind == QueueKind::Topic {
+        if queue.kind() == QueueKind::Topic {
             warnings.extend(KEYS_OF_CLAIMS.into_iter().filter(is_set).map(Warning::NotInTopics));
             return warnings;
         }
@@ -181,10 +185,13 @@ impl Metadata {
             warnings.push(Warning::NoClaimLimit);
             return warnings;
         }
+        let is_own = self.dead_letters().is_some_and(|dead_letters| dead_letters.queue == *queue);
+        warnings.extend(is_own.then_some(Warning::OwnDeadLetters));
         let pairs = [
             (MAX_CLAIM_COUNT, DEAD_LETTER_QUEUE),
             (DEAD_LETTER_QUEUE, MAX_CLAIM_COUNT),
             (DEAD_LETTER_TTL, DEAD_LETTER_QUEUE),
+            (SHARDS_PER_TENANT, SHARDS),
         ];
         let lacking = pairs.into_iter().filter(|(key, missing)| is_set(key) && !is_set(missing));
         warnings.extend(lacking.map(|(key, missing)| Warning::Needs { key, missing }));

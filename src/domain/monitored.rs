@@ -22,7 +22,8 @@ impl FromStr for MonitoredQueues {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (project, name) = text.rsplit_once('/').ok_or(())?;
-        let project = ProjectId::new(project).ok_or(())?;
+        // There is no list of all projects.
+        let project = ProjectId::new(project).filter(|project| project.as_str() != "*").ok_or(())?;
         if name == "*" {
             return Ok(Self::Project(project));
         }

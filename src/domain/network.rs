@@ -47,12 +47,22 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Returns whether the network includes all addresses of its family.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.0.prefix_len() == 0
+    }
+}
+
 impl FromStr for Network {
     type Err = InvalidNetwork;
 
     /// Parses `ADDRESS/PREFIX` or `ADDRESS`.
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
-        let address = || text.parse().map(Self::of).map_err(|_| InvalidNetwork);
+        // A client with an IPv4 address has that address, also on a listener for IPv6.
+        let address =
+            || text.parse().map(|address: IpAddr| Self::of(address.to_canonical())).map_err(|_| InvalidNetwork);
         let network = text.parse().map(Self).or_else(|_| address())?;
         // Bits after the prefix have no effect, so the text probably has a mistake.
         if network.0 == network.0.trunc() { Ok(network) } else { Err(InvalidNetwork) }

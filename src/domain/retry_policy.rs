@@ -72,6 +72,14 @@ impl PolicySetting {
     }
 }
 
+/// Returns whether the policy of a queue, if it has one, has precedence over this one of a subscription.
+#[must_use]
+pub fn is_ignored(own: &Value, of_queue: Option<&Value>) -> bool {
+    let Some(own) = PolicySetting::of(own) else { return false };
+    let of_queue = of_queue.and_then(PolicySetting::of);
+    own.queue_has_precedence || of_queue.is_some_and(|setting| setting.queue_has_precedence)
+}
+
 /// How delays grow from the minimum to the maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Backoff {

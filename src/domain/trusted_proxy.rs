@@ -25,6 +25,14 @@ pub enum TrustedProxy {
 #[error("it must be an IP address, a network such as 10.0.0.0/8, or certificate:SUBJECT")]
 pub struct InvalidTrustedProxy;
 
+impl TrustedProxy {
+    /// Returns whether all addresses of a family are trusted.
+    #[must_use]
+    pub fn is_anybody(&self) -> bool {
+        matches!(self, Self::Network(network) if network.is_everything())
+    }
+}
+
 impl FromStr for TrustedProxy {
     type Err = InvalidTrustedProxy;
 

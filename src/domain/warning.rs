@@ -15,7 +15,7 @@ const SHOWN_CHARS_MAX: usize = 64;
 /// Minimum number of characters of a name that resembles another one.
 const NAME_CHARS_MIN: usize = 3;
 /// A name may have one wrong character in this number of them.
-const TYPO_DISTANCE: usize = 5;
+const TYPO_DISTANCE: usize = 6;
 /// Minimum Jaro similarity (0 to 1) at which a warning suggests a known name in place of an unknown
 /// one.
 const SIMILARITY_MIN: f64 = 0.75;
@@ -59,6 +59,27 @@ pub enum Warning {
         /// The key that the service uses.
         known: &'static str,
     },
+    /// The dead letters of a queue come back to it.
+    OwnDeadLetters,
+    /// A request has created the queue that it pauses.
+    CreatedPaused(QueueKind),
+    /// A list that is no event stream has the id of the last event.
+    NotAStream,
+    /// A claim does not hold the message that it is to return.
+    NotHeld,
+    /// A queue from which messages are taken is paused.
+    Paused,
+    /// An option of a subscription has no effect beside another one.
+    OptionBeside {
+        /// The option that has no effect.
+        option: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
+    /// The retry policy of the queue has precedence over that of the subscription.
+    PolicyOfQueue,
+    /// `_flavor` is set in a service without pools.
+    NoPools,
     /// A claim prefers a shard that its queue does not have. The queue has this number of shards.
     PreferIgnored(u16),
     /// A request that posts no messages has this header of posts.
@@ -270,6 +291,22 @@ impl fmt::Display for Warning {
                 f,
                 "metadata key \"{key}\" is one of your own, which the service does not use; did you mean \"{known}\"?"
             ),
+            Self::OwnDeadLetters => {
+                f.write_str("\"_dead_letter_queue\" is the queue itself, so dead letters come back as new messages")
+            }
+            Self::CreatedPaused(kind) => write!(f, "the {0} did not exist; an empty {0} was created and paused", kind.noun()),
+            Self::NotAStream => {
+                f.write_str("Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"")
+            }
+            Self::NotHeld => f.write_str("the claim does not hold the message, so nothing was returned"),
+            Self::Paused => f.write_str("the queue is paused, so nobody gets its messages until it is resumed"),
+            Self::OptionBeside { option, other } => {
+                write!(f, "the option \"{option}\" has no effect beside \"{other}\"")
+            }
+            Self::PolicyOfQueue => f.write_str(
+                "the option \"_retry_policy\" has no effect, because \"ignore_subscription_override\" gives precedence to the queue's policy",
+            ),
+            Self::NoPools => f.write_str("\"_flavor\" has no effect, because the service has no pools"),
             Self::PreferIgnored(shards) => {
                 write!(f, "query parameter \"prefer\" has no effect, because \"_shards\" of the queue is {shards}")
             }
@@ -388,7 +425,11 @@ mod tests {
 
     fn warnings(keys: &[&str]) -> Vec<String> {
         let keys = keys.iter().map(|key| ((*key).to_owned(), serde_json::json!(1))).collect::<serde_json::Map<_, _>>();
-        Metadata::from_store((&keys).into()).warnings(QueueKind::Queue, false).iter().map(Warning::to_string).collect()
+        Metadata::from_store((&keys).into())
+            .warnings(&"q".parse().unwrap(), false)
+            .iter()
+            .map(Warning::to_string)
+            .collect()
     }
 
     #[test]

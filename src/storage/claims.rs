@@ -94,11 +94,13 @@ pub trait ClaimStore: Send + Sync {
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
 }
 
-/// The result of an operation on an existing claim.
+/// The result of returning a message of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimOutcome {
     /// The claim is live, and the operation was applied to it.
     Done,
+    /// The claim is live, but does not hold the message. Nothing was changed.
+    NotHeld,
     /// The claim is expired or unknown. Nothing was changed.
     Gone,
 }

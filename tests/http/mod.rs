@@ -78,6 +78,7 @@ mod topics;
 mod trace_contexts;
 mod traces;
 mod unnamed_callers;
+mod useless_requests;
 mod waiting;
 mod warnings;
 

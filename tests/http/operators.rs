@@ -79,7 +79,7 @@ async fn an_operator_acts_on_another_project_on_any_route() {
 
     let page = answered(act(Method::GET, "/v2/queues?detailed=true&kind=other"), 200).await.json();
     assert_eq!(pick(&page["queues"], "metadata")[0]["kind"], "other");
-    assert_eq!(page["links"][0]["href"], "/v2/queues?detailed=true&marker=q");
+    assert_eq!(page["links"][0]["href"], "/v2/queues?detailed=true&kind=other&marker=q");
     let messages = json!({"messages": [{"body": 1}, {"body": 2}]});
     answered(act(Method::POST, "/v2/queues/q/messages").json(&messages), 201).await;
     answered(act(Method::POST, "/v2/queues/q/claims?limit=1").json(&json!({})), 201).await;

@@ -179,6 +179,26 @@ async fn filters_do_not_end_the_list() {
     }
 }
 
+/// Clients may add the filters to a link that has them already.
+#[tokio::test]
+async fn the_links_keep_the_metadata_filters() {
+    let api = new_project();
+    for (name, team) in [("a", "é&b"), ("b", "blue"), ("c", "é&b")] {
+        api.create(name, &json!({"te&am": team})).await;
+    }
+    const FILTER: &str = "te%26am=%C3%A9%26b";
+
+    let mut path = format!("/v2/queues?{FILTER}&limit=1");
+    for names in [&["a"][..], &["c"], &[]] {
+        let page = answered(api.get(&path), 200).await.json();
+        assert_eq!(pick(&page["queues"], "name"), names, "{path}");
+        let Some(link) = page["links"][0]["href"].as_str() else { break };
+        path = link.to_owned();
+        let again = answered(api.get(&format!("{link}&{FILTER}")), 200).await.json();
+        assert_eq!(answered(api.get(link), 200).await.json()["queues"], again["queues"]);
+    }
+}
+
 /// Row 4.1-7.
 #[tokio::test]
 async fn a_filter_takes_one_value() {

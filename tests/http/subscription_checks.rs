@@ -176,7 +176,7 @@ async fn a_name_that_leads_to_a_refused_address_is_refused() {
         refused(api.subscribe(&json!({"subscriber": "http://localhost:8888/"})), 400, INVALID_REQUEST).await;
     // Only the log says to which address an internal name resolves.
     let expected = "subscriber is not allowed: the host \"localhost\" resolves to an address that is not allowed; the \
-                    log of the service names the address";
+                    log of the service names it, and the operator can allow it in allowed_networks of [push]";
     assert_eq!(description, expected);
     block_until("the log has the address", || {
         server.sukkal.log().iter().any(|line| line.contains("localhost") && line.contains("is a loopback address"))

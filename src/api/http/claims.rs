@@ -25,7 +25,7 @@ use crate::auth::Caller;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
 use crate::broker::{Action, Broker};
-use crate::domain::{Fence, QueueId, Taken, WithWarnings};
+use crate::domain::{Fence, QueueId, Taken, Warning, WithWarnings};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
@@ -93,7 +93,10 @@ async fn create(
             warnings.extend(broker.missing_queue(&caller, Action::CreateClaim, &queue).await);
             StatusCode::NO_CONTENT.into_response()
         }
-        Taken::Paused => (StatusCode::NO_CONTENT, response::retry_after_pause()).into_response(),
+        Taken::Paused => {
+            warnings.push(Warning::Paused);
+            (StatusCode::NO_CONTENT, response::retry_after_pause()).into_response()
+        }
     };
     Ok((Warnings(warnings), response).into_response())
 }
@@ -159,10 +162,10 @@ async fn return_message(
     queue: QueueId,
     ClaimedMessage(claim, id): ClaimedMessage,
     RawQuery(query): RawQuery,
-) -> Result<StatusCode, Error> {
+) -> Result<Response, Error> {
     let delay_s = Query::parse(query.as_deref()).integer("delay")?;
-    broker.return_message(&caller, queue, &claim, &id, delay_s).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let returned = broker.return_message(&caller, queue, &claim, &id, delay_s).await?;
+    Ok((StatusCode::NO_CONTENT, Warnings(returned.warnings), ()).into_response())
 }
 
 /// Releases a claim. Releasing an expired or unknown claim has no effect.

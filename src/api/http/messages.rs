@@ -37,7 +37,7 @@ use crate::domain::{Durability, IdempotencyKey, MessageId, QueueId, QueueKind, S
 /// buffer needs space for six times its length.
 const PATH_BYTES: usize = 128;
 /// The headers with a meaning for a post alone.
-const POST_HEADERS: [&str; 2] = ["durability", "idempotency-key"];
+const POST_HEADERS: [&str; 4] = ["durability", "idempotency-key", "traceparent", "tracestate"];
 /// The query parameter that includes the states of messages in responses.
 const INCLUDE_STATE: &str = "include_state";
 
@@ -126,7 +126,9 @@ async fn post(
 /// Returns warnings about headers that resemble one with a meaning for a post. Only headers with similar
 /// beginnings are compared, because each post has some.
 fn warnings_of_headers(headers: &HeaderMap) -> Vec<Warning> {
-    let begins_alike = |name: &&str| ["dura", "idem", "x-dura", "x-idem"].iter().any(|start| name.starts_with(start));
+    let begins_alike = |name: &&str| {
+        ["dura", "idem", "trace", "tracp", "x-dura", "x-idem"].iter().any(|start| name.starts_with(start))
+    };
     of_unknown(NameKind::Header, &POST_HEADERS, headers.keys().map(HeaderName::as_str).filter(begins_alike))
 }
 
@@ -198,9 +200,11 @@ async fn list(
         let waiting = without_effect(&query, "Accept: text/event-stream", &["wait", "limit"]);
         return Ok((Warnings(missing), waiting, stream).into_response());
     }
+    let resumed = request.headers().contains_key(LAST_EVENT_ID).then_some(Warning::NotAStream);
     let listing = broker.list_messages(&caller, &queue, &message_query);
     let Listed { page, position, mut warnings } =
         while_valid(request.headers(), &settings, message_query.wait_s, listing).await?;
+    warnings.extend(resumed);
     if page.messages.is_empty() {
         warnings.extend(broker.missing_queue(&caller, Action::ListMessages, &queue).await);
     }
@@ -304,18 +308,21 @@ async fn pop_or_delete(
         };
         let wait_s = query.integer("wait")?;
         let pop = broker.pop_messages(&caller, queue.clone(), count, wait_s);
-        let mut missing = Vec::new();
+        let mut warnings = Vec::new();
         let response = match while_valid(&headers, &settings, wait_s, pop).await? {
             Taken::Messages(Undelivered { value: popped, return_guard }) => {
                 with_return_guard(respond(&popped), return_guard, deliveries)
             }
             Taken::Nothing => {
-                missing = broker.missing_queue(&caller, Action::PopMessages, &queue).await;
+                warnings = broker.missing_queue(&caller, Action::PopMessages, &queue).await;
                 respond(&[])
             }
-            Taken::Paused => (response::retry_after_pause(), respond(&[])).into_response(),
+            Taken::Paused => {
+                warnings.push(Warning::Paused);
+                (response::retry_after_pause(), respond(&[])).into_response()
+            }
         };
-        Ok((without_effect(&query, "pop", &["claim_ids"]), Warnings(missing), response).into_response())
+        Ok((without_effect(&query, "pop", &["claim_ids"]), Warnings(warnings), response).into_response())
     } else {
         let deleted = broker.delete_messages(&caller, queue, &ids, &claims).await?;
         let beside = without_effect(&query, "ids", &POP_PARAMETERS);

@@ -32,10 +32,14 @@ fn hint(path: &str, settings: &Settings) -> String {
     let ("v2", Some(resource)) = (segments.next().unwrap_or_default(), segments.next()) else { return String::new() };
     let switched_off = match resource {
         "health" | "quotas" | "projects" | "backup" => (!settings.admin_mode).then_some("admin_mode"),
-        "pools" | "flavors" => (!settings.has_pools()).then_some("enabled in [pooling]"),
+        "pools" | "flavors" if settings.pooling => (!settings.admin_mode).then_some("admin_mode"),
+        "pools" | "flavors" => Some("enabled in [pooling], and admin_mode"),
         "tokens" => (!settings.authenticator.verifies_api_keys()).then_some("tokens among strategies in [auth]"),
         _ => None,
     };
+    if let ("topics", Some(_name), Some("claims")) = (resource, segments.next(), segments.next()) {
+        return " A topic has no claims; use a queue.".to_owned();
+    }
     if let Some(option) = switched_off {
         return format!(" This one exists only if the operator has set {option}.");
     }

@@ -19,7 +19,7 @@ use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::links::Link;
 use crate::api::wire::metadata_patch::MetadataPatch;
-use crate::api::wire::purge::Kind;
+use crate::api::wire::purge::{Kind, RESOURCE_TYPES};
 use crate::api::wire::query::{CREDENTIALS, Query, SIGNATURE_PARAMETER};
 use crate::api::wire::{self, body, json, links, metadata_patch, paths};
 use crate::auth::Caller;
@@ -92,7 +92,7 @@ async fn list(
     };
 
     let listed = broker.list_queues(&caller, &queue_query).await?;
-    let parameters = [
+    let mut parameters = vec![
         ("limit", queue_query.limit.map(|limit| limit.to_string())),
         ("detailed", detailed.map(|detailed| detailed.to_string())),
         ("name", queue_query.name.clone()),
@@ -100,6 +100,7 @@ async fn list(
         ("name_prefix", queue_query.name_prefix.clone()),
         ("with_stats", with_stats.map(|with_stats| with_stats.to_string())),
     ];
+    parameters.extend(filters(&query).into_iter().map(|(name, values)| (name, values.last().map(ToString::to_string))));
     let links = links::next(paths::all(kind), queue_query.after.is_some(), &parameters, listed.next.as_deref());
     let entry = |queue| {
         let queue: &ListedQueue = queue;
@@ -204,8 +205,13 @@ async fn purge(
     caller: Caller,
     queue: QueueId,
     headers: HeaderMap,
+    RawQuery(query): RawQuery,
     body: Body,
 ) -> Result<Response, Error> {
+    // Without it, the purge would delete everything.
+    if Query::parse(query.as_deref()).last(RESOURCE_TYPES).is_some() {
+        return Err(Error::Request(format!("\"{RESOURCE_TYPES}\" is not a query parameter; send it in the body")));
+    }
     let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
     let WithWarnings { value: kinds, warnings } = match body {
         Some(body) => wire::purge::parse(&body)?,
@@ -223,9 +229,9 @@ async fn purge(
 
 /// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it does
 /// not exist.
-async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
-    broker.pause_queue(&caller, queue).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+    let paused = broker.pause_queue(&caller, queue).await?;
+    Ok((StatusCode::NO_CONTENT, Warnings(paused.warnings), ()).into_response())
 }
 
 /// Resumes a paused queue. Resuming any other queue has no effect.
@@ -256,10 +262,7 @@ async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) ->
 }
 
 fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
-    let mut filters = query.others(&LIST_PARAMETERS);
-    if query.last(SIGNATURE_PARAMETER).is_some() {
-        filters.retain(|(name, _)| !CREDENTIALS.contains(name));
-    }
+    let filters = filters(query);
     if filters.len() > FILTERS_MAX {
         return Err(Error::Request(format!(
             "the query has {} metadata filters; at most {FILTERS_MAX} are allowed",
@@ -276,9 +279,19 @@ fn parse_queue_query(query: &Query) -> Result<QueueQuery, Error> {
     })
 }
 
+/// Returns the parameters that filter by metadata, each with its values.
+fn filters(query: &Query) -> Vec<(&str, Vec<&str>)> {
+    let mut filters = query.others(&LIST_PARAMETERS);
+    if query.last(SIGNATURE_PARAMETER).is_some() {
+        filters.retain(|(name, _)| !CREDENTIALS.contains(name));
+    }
+    filters
+}
+
 /// Parses `key=value`, a filter by a metadata key. A value with the form of an integer is an
-/// integer.
-fn metadata_filter((key, values): (&str, Vec<&str>)) -> Result<(String, Vec<u8>), Error> {
+/// integer. Clients may add the filter to a link that has it already.
+fn metadata_filter((key, mut values): (&str, Vec<&str>)) -> Result<(String, Vec<u8>), Error> {
+    values.dedup();
     let [value] = values[..] else {
         return Err(Error::Request(format!(
             "the metadata filter {key:?} has {} values; it must have one",

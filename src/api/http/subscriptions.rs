@@ -111,7 +111,9 @@ async fn create(
     let mut warnings = subscriptions::warnings(&request.fields, &subscriptions::FIELDS);
     let token = presented_token(&headers, &settings.authenticator);
     request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
+    let options = request.fields.get("options").cloned();
     let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
+    warnings.extend(broker.ignored_retry_policy(&caller, &queue, options.as_ref()).await);
     if matches!(subscribed, Subscribed::Unconfirmed { differs: true, .. }) {
         warnings.push(Warning::SubscriptionUnchanged);
     }

@@ -11,11 +11,12 @@ use serde_json::Value;
 use super::extract::LastSegment;
 use super::response::Json;
 use super::route::{Route, route};
+use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::{body, tasks};
 use crate::auth::Caller;
-use crate::broker::Broker;
 use crate::broker::tasks::RedriveRequest;
+use crate::broker::{Action, Broker};
 use crate::domain::QueueId;
 
 /// Maximum size in bytes of a body that starts a redrive. It holds the ids of a page at most.
@@ -51,8 +52,13 @@ async fn redrive(
 }
 
 /// Returns the running task of a queue and those that ended last, the newest first.
-async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Json<Value>, Error> {
-    Ok(Json(tasks::list_document(&broker.list_tasks(&caller, &queue).await?)))
+async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+    let tasks = broker.list_tasks(&caller, &queue).await?;
+    let mut warnings = Vec::new();
+    if tasks.is_empty() {
+        warnings = broker.missing_queue(&caller, Action::ListTasks, &queue).await;
+    }
+    Ok((Warnings(warnings), Json(tasks::list_document(&tasks))).into_response())
 }
 
 /// Returns a task.

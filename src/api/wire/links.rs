@@ -53,7 +53,7 @@ fn link_to<'a>(path: &str, parameters: impl Iterator<Item = (&'a str, &'a str)>)
     href.push_str(path);
     for (index, (name, value)) in parameters.enumerate() {
         href.push(if index == 0 { '?' } else { '&' });
-        href.push_str(name);
+        href.extend(utf8_percent_encode(name, UNESCAPED));
         href.push('=');
         href.extend(utf8_percent_encode(value, UNESCAPED));
     }

@@ -6,7 +6,8 @@ use super::json;
 use crate::api::Error;
 use crate::domain::{Warning, WithWarnings};
 
-const RESOURCE_TYPES: &str = "resource_types";
+/// The field with the kinds of resources that a purge deletes.
+pub const RESOURCE_TYPES: &str = "resource_types";
 
 /// A kind of resources that a purge can delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

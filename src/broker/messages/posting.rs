@@ -286,7 +286,8 @@ fn posted(
     let names_delay = |draft: &Draft| !matches!(draft.delay, Delay::Unset | Delay::Seconds(0));
     let names_tenant = |draft: &Draft| !matches!(draft.tenant, TenantDraft::Unset);
     let is_delay_ignored = metadata.default_message_delay_s().is_none() && request.drafts.iter().any(names_delay);
-    let is_tenant_ignored = metadata.sharding().is_none() && request.drafts.iter().any(names_tenant);
+    let has_shards = kind == QueueKind::Queue && metadata.sharding().is_some();
+    let is_tenant_ignored = !has_shards && request.drafts.iter().any(names_tenant);
     let value = Posted { ids, durability: required_durability(metadata, request) };
     let delay = is_delay_ignored.then_some(Warning::DelayIgnored);
     let tenant = is_tenant_ignored.then_some(match kind {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::lookup::now_s;
+use super::lookup::{check_since, now_s};
 use crate::auth::{Caller, Client};
 use crate::broker::connected::{ConnectedSubscriptions, Registration};
 use crate::broker::feed::Feed;
@@ -71,6 +71,7 @@ impl Broker {
         from: MessageQuery,
     ) -> Result<ConnectedSubscription, Error> {
         let access = self.store.authorize(caller, Action::CreateSubscription, queue)?;
+        from.since.map_or(Ok(()), check_since)?;
         let draft = SubscriptionDraft::parse_change(fields, &self.push.addresses, now_s())?;
         let given = draft.options.unwrap_or_default();
         let options = DeliveryOptions::parse(&given).map_err(InvalidSubscription::from)?;

@@ -116,10 +116,7 @@ async fn take(
     let response =
         service.request(Method::POST, &path).json(&term.document()).waits(wait.unwrap_or_default()).send().await?;
     if response.status == StatusCode::NO_CONTENT {
-        // A paused queue has no messages for anybody until somebody resumes it.
-        let is_paused = response.header("retry-after").is_some();
-        let reason = if is_paused { "is paused" } else { "has no available message" };
-        return Err(Error::NotFound(format!("queue {queue} {reason}")));
+        return Err(Error::NotFound(format!("queue {queue} has no available message")));
     }
     let href = response.header("location").unwrap_or_default().to_owned();
     let id = href.rsplit('/').next().unwrap_or_default().to_owned();

@@ -13,8 +13,12 @@ use super::credentials::{BearerToken, Credentials};
 use super::environment::Environment;
 use super::error::Error;
 use crate::cli::duration::duration;
+use crate::cli::exit::print_message;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8888";
+/// The service would use the project of the credentials.
+pub(super) const OTHER_PROJECT: &str =
+    "the credentials are for another project than the one in --project, SUKKAL_PROJECT or the context";
 const DEFAULT_RETRY: Duration = Duration::from_secs(10);
 
 /// The service to use, and how to show results.
@@ -108,7 +112,13 @@ impl Flags {
                 "SUKKAL_URL and SUKKAL_CONTEXT cannot be combined, because a context has a URL".to_owned(),
             ));
         }
-        if variables.url.is_some() && (flags.url.is_some() || self.context.is_some()) {
+        let is_replaced = flags.url.is_some() && flags.url != variables.url || self.context.is_some();
+        if variables.url.is_some() && is_replaced {
+            if variables.credentials.is_some() && flags.credentials.is_none() {
+                print_message(
+                    "warning: the credentials in the environment are not sent, because they are for SUKKAL_URL",
+                );
+            }
             (variables.url, variables.credentials) = (None, None);
         }
         let sources = match &self.context {
@@ -123,6 +133,12 @@ impl Flags {
             }
         };
         let merged = sources.into_iter().reduce(Source::or).unwrap_or_default();
+        let named = merged.credentials.as_ref().and_then(|credentials| credentials.headers().get("x-project-id"));
+        if let (Some(project), Some(named)) = (&merged.project, named)
+            && named.as_bytes() != project.as_bytes()
+        {
+            return Err(Error::Usage(OTHER_PROJECT.to_owned()));
+        }
         Ok(Settings {
             url: merged.url.unwrap_or_else(|| DEFAULT_URL.to_owned()),
             project: merged.project,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Connection, Failure};
 use super::error::Error;
-use super::flags::Settings;
+use super::flags::{OTHER_PROJECT, Settings};
 use super::response::{RESPONSE_BYTES_MAX, Response};
 use crate::cli::exit::print_message;
 
@@ -97,10 +97,7 @@ impl Service {
         }
         let request = self.request(Method::GET, "/v2/ping");
         match request.send_once(&request.target()?).await {
-            Ok(response) if response.ignores_project() => Err(Error::Usage(
-                "the credentials are for another project than the one in --project, SUKKAL_PROJECT or the context"
-                    .to_owned(),
-            )),
+            Ok(response) if response.ignores_project() => Err(Error::Usage(OTHER_PROJECT.to_owned())),
             // Any other failure is that of the command's own request, too.
             Ok(_) | Err(_) => Ok(()),
         }

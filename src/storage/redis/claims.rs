@@ -95,6 +95,7 @@ impl ClaimStore for RedisStore {
         let (kind, _) = self.run_applying_due(&CLAIM_RETURN, queue, &args).await?;
         match kind.as_str() {
             "done" => Ok(ClaimOutcome::Done),
+            "not_held" => Ok(ClaimOutcome::NotHeld),
             "none" => Ok(ClaimOutcome::Gone),
             kind => Err(reply::unknown_kind(CLAIM_RETURN.name, kind)),
         }

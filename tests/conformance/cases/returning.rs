@@ -65,8 +65,8 @@ pub(in crate::conformance) async fn only_the_claim_that_holds_a_message_can_retu
     let [first, second] = [subject.claim(&queue, 1, 60).await.id, subject.claim(&queue, 1, 120).await.id];
     let elsewhere = subject.queue("other").await;
 
-    assert_eq!(subject.return_message(&queue, first, ids[1], 0).await, ClaimOutcome::Done);
-    assert_eq!(subject.return_message(&queue, first, ids[2], 100).await, ClaimOutcome::Done);
+    assert_eq!(subject.return_message(&queue, first, ids[1], 0).await, ClaimOutcome::NotHeld);
+    assert_eq!(subject.return_message(&queue, first, ids[2], 100).await, ClaimOutcome::NotHeld);
     assert_eq!(subject.return_message(&queue, ClaimId::random(), ids[0], 0).await, ClaimOutcome::Gone);
     assert_eq!(subject.return_message(&elsewhere, first, ids[0], 0).await, ClaimOutcome::Gone);
     subject.assert_available_and_claimed(&queue, &ids[2..], &ids[..2]).await;
@@ -85,7 +85,7 @@ pub(in crate::conformance) async fn a_claim_has_no_rights_to_a_message_that_it_r
     let new = subject.claim(&queue, 1, 300).await.id;
 
     subject.renew(&queue, old, 1_000, 60).await;
-    assert_eq!(subject.return_message(&queue, old, ids[0], 0).await, ClaimOutcome::Done);
+    assert_eq!(subject.return_message(&queue, old, ids[0], 0).await, ClaimOutcome::NotHeld);
     assert_eq!(subject.delete_with_claim(&queue, ids[0], Some(old)).await, DeleteOutcome::ClaimedByAnother);
     subject.release(&queue, old).await;
 

@@ -129,9 +129,15 @@ impl Run<'_> {
 
         let change = self.subject.store().return_message(&self.queue, claim, id, delay_s).await;
 
-        assert_eq!(change, Ok(if self.is_live(claim) { ClaimOutcome::Done } else { ClaimOutcome::Gone }));
-        let now_s = self.now_s;
-        if let Some(message) = self.feed.iter_mut().find(|message| message.id == id && message.claim == Some(claim)) {
+        let (is_live, now_s) = (self.is_live(claim), self.now_s);
+        let held = self.feed.iter_mut().find(|message| message.id == id && message.claim == Some(claim));
+        let expected = match &held {
+            _ if !is_live => ClaimOutcome::Gone,
+            Some(_) => ClaimOutcome::Done,
+            None => ClaimOutcome::NotHeld,
+        };
+        assert_eq!(change, Ok(expected));
+        if let Some(message) = held {
             message.claim = None;
             message.returned_until_s = (delay_s > 0).then_some(now_s + i64::from(delay_s));
         }

@@ -110,6 +110,17 @@ fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> String {
     }
 }
 
+/// Returns warnings about parameters that identify the caller and have no effect, because the headers do.
+/// `query` is as in [`caller`].
+pub(super) fn beside_headers(headers: &HeaderMap, query: Option<&str>) -> Vec<Warning> {
+    let Some(query) = query else { return Vec::new() };
+    let project = PROJECT_ID.iter().zip(PROJECT_ID_SPELLING).find(|(name, _)| headers.contains_key(*name));
+    let client = headers.contains_key(&CLIENT_ID).then_some((CLIENT_PARAMETER, "Client-ID"));
+    let in_both = [project.map(|(_, spelling)| (PROJECT_PARAMETER, spelling)), client].into_iter().flatten();
+    let given = in_both.filter(|(name, _)| query::parameters(query).any(|(given, _)| given == *name));
+    given.map(|(name, other)| Warning::Beside { name, other }).collect()
+}
+
 /// Returns the project of a request: the one that the headers name, else the one that the query
 /// names.
 pub(in crate::api::http) fn project(

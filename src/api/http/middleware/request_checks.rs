@@ -142,6 +142,7 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
         }
         None => None,
     };
+    let of_query = identity::beside_headers(request.headers(), identifying_query);
     let of_headers = (!is_post).then(|| warnings_of_post_headers(request.headers()));
     let queue = match &segments[..] {
         [_v2, plural, name, ..] => match QueueKind::of_plural(plural) {
@@ -155,7 +156,7 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
     service.broker.count_request(&own_project)?;
     Ok(Checked {
         context: RequestContext { client, queue, is_signed, is_signed_for_path },
-        warnings: warning.into_iter().chain(of_headers.into_iter().flatten()).collect(),
+        warnings: warning.into_iter().chain(of_query).chain(of_headers.into_iter().flatten()).collect(),
         handled_uri,
         credentials_count: query_counts,
     })

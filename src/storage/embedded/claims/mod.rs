@@ -109,11 +109,11 @@ impl ClaimStore for EmbeddedStore {
             }
             // An id of another queue has a key that this claim holds only by an unlikely
             // coincidence.
-            for located in store.view.held_messages(number, Lease::Claim(claim), key.as_slice())? {
-                match delay_s {
-                    0 => store.make_available(number, &located)?,
-                    delay_s => store.return_with_delay(number, &located, delay_s, now_us)?,
-                }
+            let held = store.view.held_messages(number, Lease::Claim(claim), key.as_slice())?;
+            let Some(located) = held.first() else { return Ok(ClaimOutcome::NotHeld) };
+            match delay_s {
+                0 => store.make_available(number, located)?,
+                delay_s => store.return_with_delay(number, located, delay_s, now_us)?,
             }
             Ok(ClaimOutcome::Done)
         })

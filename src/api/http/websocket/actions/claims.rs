@@ -15,7 +15,7 @@ use crate::api::wire::messages;
 use crate::auth::Caller;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, Taken};
+use crate::domain::{QueueId, Taken, Warning};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -43,10 +43,13 @@ async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
             let messages = messages::bare_documents(&claim.messages, Some(claim.id));
             frame.respond(201, &json!({ "claim_id": claim.id.to_string(), "messages": messages }))
         }
-        Taken::Nothing | Taken::Paused => {
-            let missing = broker.missing_queue(&caller, broker::Action::CreateClaim, &queue).await;
+        nothing => {
+            let warnings = match nothing {
+                Taken::Paused => vec![Warning::Paused],
+                _ => broker.missing_queue(&caller, broker::Action::CreateClaim, &queue).await,
+            };
             let document = json!({ "claim_id": Uuid::new_v4().to_string() });
-            frame.respond_with(204, &document, missing)
+            frame.respond_with(204, &document, warnings)
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{PURGE, QUEUE, STATS};
 use crate::api::Error;
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
-use crate::api::wire::purge::{ALL, Kind};
+use crate::api::wire::purge::{ALL, Kind, RESOURCE_TYPES};
 use crate::api::wire::{paths, stats};
 use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
@@ -18,7 +18,6 @@ use crate::broker::{self, Broker};
 use crate::domain::warning::{NameKind, of_unknown, shown};
 use crate::domain::{Creation, JsonObject, QueueId, QueueKind, Warning, WithWarnings};
 
-const RESOURCE_TYPES: &str = "resource_types";
 /// The fields with a meaning for a purge.
 const PURGE_FIELDS: [&str; 2] = ["queue_name", RESOURCE_TYPES];
 

@@ -17,7 +17,7 @@ use crate::api::wire::frame::FieldType::{Integer, Object, Text};
 use crate::api::wire::subscriptions;
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, delivery_options};
+use crate::domain::{QueueId, Warning, delivery_options};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -34,8 +34,12 @@ pub(super) fn actions() -> Vec<Action> {
 async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
     let marker = frame.request().text("marker").map(|marker| subscriptions::parse_marker(&marker)).transpose()?;
     let page = broker.list_subscriptions(&caller, &queue, marker, frame.request().integer("limit")).await?;
+    let mut warnings = Vec::new();
+    if page.is_empty() {
+        warnings = broker.missing_queue(&caller, broker::Action::ListSubscriptions, &queue).await;
+    }
     let documents = page.iter().map(|found| subscriptions::document(&queue, &found.subscription));
-    frame.respond(200, &BTreeMap::from([("subscriptions", documents.collect::<Vec<_>>())]))
+    frame.respond_with(200, &BTreeMap::from([("subscriptions", documents.collect::<Vec<_>>())]), warnings)
 }
 
 /// Subscribes a subscriber, or the connection itself if the request names none.
@@ -47,17 +51,17 @@ async fn create(
     frame: Frame,
 ) -> Result<Response, Error> {
     frame.request().check_size(subscriptions::BODY_BYTES_MAX)?;
-    let mut fields = frame.request().fields();
-    let subscriber = fields.get("subscriber").and_then(Value::as_str).unwrap_or_default();
-    let options = fields.get("options").unwrap_or(&Value::Null);
-    let warnings = if subscriber.is_empty() {
-        delivery_options::warnings_of_connection(options)
+    let fields = frame.request().fields();
+    let subscriber = fields.get("subscriber").and_then(Value::as_str);
+    let options = fields.get("options").cloned().unwrap_or_default();
+    let mut warnings = if subscriber.is_some() {
+        delivery_options::warnings(&options, subscriber)
     } else {
-        delivery_options::warnings(options, Some(subscriber))
+        delivery_options::warnings_of_connection(&options)
     };
     let created = format!("Subscription {} created.", queue.name());
-    let document = if subscriber.is_empty() {
-        fields.remove("subscriber");
+    let document = if subscriber.is_none() {
+        warnings.extend(fields.contains_key("secret").then_some(Warning::NotForConnections("secret")));
         let since = fields.get("since").and_then(Value::as_str);
         let from = subscriptions::parse_position(since, &queue)?;
         match broker.subscribe_connection(&caller, &queue, frame.0.connection, &fields, from).await {
@@ -73,7 +77,9 @@ async fn create(
         let mut request = subscriptions::parse_new_fields(fields)?;
         let token = presented_token(&headers, &settings.authenticator);
         request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
-        match broker.create_subscription(&caller, queue.clone(), request).await? {
+        let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
+        warnings.extend(broker.ignored_retry_policy(&caller, &queue, Some(&options)).await);
+        match subscribed {
             broker::subscriptions::Subscribed::Unconfirmed { .. } => None,
             other => subscriptions::subscribed_document(&other),
         }

@@ -1,0 +1,121 @@
+//! `Sukkal-Warning` on requests that succeed and do less than their sender may believe.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::warnings::{post, warnings_of};
+use super::{OTHER_CLIENT, Project, answered, new_project, refused};
+
+async fn create(api: &Project, queue: &str, metadata: &Value) {
+    answered(api.put(&format!("/v2/queues/{queue}")).json(metadata), 201).await;
+}
+
+#[tokio::test]
+async fn a_return_of_a_message_that_the_claim_does_not_hold_gets_a_warning() {
+    let api = new_project();
+    answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
+    let claim = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await.json();
+    let href = claim["messages"][0]["href"].as_str().unwrap();
+    let (message, claim) = href.split_once("?claim_id=").unwrap();
+    let id = message.rsplit('/').next().unwrap();
+    let give_back = |id: &str| api.delete(&format!("/v2/queues/q/claims/{claim}/messages/{id}?delay=5"));
+
+    let not_held = ["the claim does not hold the message, so nothing was returned"];
+    assert_eq!(warnings_of(give_back("abc"), 204).await, not_held);
+    assert_eq!(warnings_of(give_back(id), 204).await, [""; 0]);
+    assert_eq!(warnings_of(give_back(id), 204).await, not_held);
+}
+
+#[tokio::test]
+async fn a_paused_queue_says_so_and_so_does_one_that_was_created_paused() {
+    let api = new_project();
+    let pause = || api.request(Method::POST, "/v2/queues/q/pause");
+    let created = ["the queue did not exist; an empty queue was created and paused"];
+    assert_eq!(warnings_of(pause(), 204).await, created);
+    assert_eq!(warnings_of(pause(), 204).await, [""; 0]);
+
+    let paused = ["the queue is paused, so nobody gets its messages until it is resumed"];
+    assert_eq!(warnings_of(api.post("/v2/queues/q/claims", &json!({})), 204).await, paused);
+    assert_eq!(warnings_of(api.delete("/v2/queues/q/messages?pop=1"), 200).await, paused);
+}
+
+/// The headers decide who asks, so the parameters look as if they did.
+#[tokio::test]
+async fn the_identity_in_the_query_of_a_stream_gets_a_warning_beside_that_of_the_headers() {
+    let api = new_project();
+    create(&api, "q", &json!({})).await;
+    let stream = |query: &str| api.get(&format!("/v2/queues/q/messages?{query}")).header("Accept", "text/event-stream");
+    let warned = async |query: String| {
+        let response = stream(&query).send().await.unwrap();
+        let values = response.headers().get_all("sukkal-warning").iter();
+        values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+
+    let expected = [
+        "query parameter \"project_id\" has no effect beside \"X-Project-ID\"",
+        "query parameter \"client_id\" has no effect beside \"Client-ID\"",
+    ];
+    assert_eq!(warned(format!("project_id=other&client_id={OTHER_CLIENT}")).await, expected);
+    assert_eq!(warned("echo=true".to_owned()).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_last_event_of_a_stream_gets_a_warning_on_a_list() {
+    let api = new_project();
+    create(&api, "q", &json!({})).await;
+
+    let list = api.get("/v2/queues/q/messages").header("Last-Event-ID", "x");
+
+    let expected = "Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"";
+    assert_eq!(warnings_of(list, 200).await, [expected]);
+}
+
+/// Without the field, a purge deletes everything.
+#[tokio::test]
+async fn a_purge_with_its_field_in_the_query_is_refused() {
+    let api = new_project();
+    answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
+
+    let purge = api.request(Method::POST, "/v2/queues/q/purge?resource_types=subscriptions");
+
+    let text = refused(purge, 400, "Invalid API request").await;
+    assert_eq!(text, "\"resource_types\" is not a query parameter; send it in the body");
+    assert_eq!(api.stats("q").await["total"], 1);
+}
+
+#[tokio::test]
+async fn options_of_a_subscription_without_an_effect_beside_others_get_a_warning() {
+    let api = new_project();
+    create(&api, "strict", &json!({"_retry_policy": {"ignore_subscription_override": true}})).await;
+    let subscribe = |queue: &str, options: Value| {
+        let document = json!({ "subscriber": "http://example.org/", "options": options });
+        api.post(&format!("/v2/queues/{queue}/subscriptions"), &document)
+    };
+
+    let ordered = ["the option \"concurrency\" has no effect beside \"ordered\""];
+    assert_eq!(warnings_of(subscribe("q", json!({"ordered": true, "concurrency": 4})), 201).await, ordered);
+    let of_queue = ["the option \"_retry_policy\" has no effect, because \"ignore_subscription_override\" gives \
+                     precedence to the queue's policy"];
+    let own = json!({"_retry_policy": {"minimum_delay": 100, "maximum_delay": 110}});
+    assert_eq!(warnings_of(subscribe("strict", own.clone()), 201).await, of_queue);
+    assert_eq!(warnings_of(subscribe("lenient", own), 201).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn metadata_that_does_not_do_what_it_says_gets_a_warning() {
+    let api = new_project();
+    for (number, (metadata, expected)) in [
+        (
+            json!({"_dead_letter_queue": "q0", "_max_claim_count": 1}),
+            "\"_dead_letter_queue\" is the queue itself, so dead letters come back as new messages",
+        ),
+        (json!({"_shards_per_tenant": 1}), "\"_shards_per_tenant\" has no effect without \"_shards\"; set both"),
+        (json!({"_flavor": "fast"}), "\"_flavor\" has no effect, because the service has no pools"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request = api.put(&format!("/v2/queues/q{number}")).json(&metadata);
+        assert_eq!(warnings_of(request, 201).await, [expected]);
+    }
+}
