@@ -1,33 +1,33 @@
 //! One keep-alive HTTP connection, which carries one request at a time and is reopened when it was
 //! closed.
-//!
-//! The task that sends the requests also drives the connection. A separate task would cost more
-//! switches between tasks.
 
-use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::StatusCode;
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::http::uri::Scheme;
+use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
 
-use super::server::{Server, Stream};
-use super::target::Outgoing;
+use crate::outbound;
 
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many times one poll of the task polls the exchange and the connection, which may wake each
-/// other.
-const POLLS_MAX: usize = 3;
+/// Maximum time to open a connection, and for a request with its response.
+const DURATION_MAX: Duration = Duration::from_secs(30);
+
+/// A request with its complete body.
+pub(super) type Outgoing = Request<Full<Bytes>>;
 
 /// Why a request has failed.
-#[derive(Clone, Copy, Debug, Eq, Error, Ord, PartialEq, PartialOrd)]
+#[derive(Debug, Error)]
 pub(super) enum Failure {
     /// A response with a status other than 2xx.
     #[error("{0}")]
@@ -43,133 +43,101 @@ pub(super) enum Failure {
     /// The response does not contain the expected document.
     #[error("unreadable response")]
     Unreadable,
+    /// The names or ids in the request do not fit into a URL.
+    #[error("URL too long")]
+    TooLong,
     /// Open loop: the request was due, but its connection was still waiting for an earlier response
     /// when the run ended.
     #[error("never sent")]
     NeverSent,
 }
 
-/// A connection to the service, with at most one request in progress.
+/// The server under test.
+#[derive(Clone)]
+pub(super) struct Server {
+    host: String,
+    port: u16,
+    /// `None` for `http` URLs. The certificate of the server must be trusted by the system, or be in
+    /// `SSL_CERT_FILE`.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl Server {
+    pub(super) fn new(url: &Uri) -> io::Result<Self> {
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let is_https = url.scheme() == Some(&Scheme::HTTPS);
+        let port = url.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        let tls = if is_https {
+            let config = outbound::tls_config(outbound::trusted_certificates()?);
+            Some((Arc::new(config).into(), ServerName::try_from(host.clone()).map_err(io::Error::other)?))
+        } else {
+            None
+        };
+        Ok(Self { host, port, tls })
+    }
+
+    async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        let stream = match &self.tls {
+            None => Either::Left(stream),
+            Some((tls, name)) => Either::Right(tls.connect(name.clone(), stream).await?),
+        };
+        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        // It ends with the connection. Errors reach the request that they concern.
+        tokio::spawn(driver);
+        Ok(sender)
+    }
+}
+
+/// A connection to the service.
 pub(super) struct Connection {
     server: Server,
-    open: Option<Open>,
-    response_body: Vec<u8>,
-    deadline: Pin<Box<Sleep>>,
-}
-
-struct Open {
-    sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` after the connection was closed.
-    driver: Option<Driver>,
-}
-
-type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
-
-enum ExchangeError {
-    /// The connection was closed before the request was sent. Contains the request.
-    Unsent(Box<Outgoing>),
-    Failed(Failure),
+    sender: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Connection {
     /// Creates a connection that is opened by its first request.
     pub(super) fn to(server: &Server) -> Self {
-        let deadline = Box::pin(sleep_until(Instant::now()));
-        Self { server: server.clone(), open: None, response_body: Vec::new(), deadline }
+        Self { server: server.clone(), sender: None }
     }
 
-    /// Opens the connection now.
-    pub(super) async fn open(&mut self) -> Result<(), Failure> {
-        let opened = timeout(RESPONSE_TIMEOUT, Open::new(&self.server)).await;
-        self.open = Some(opened.unwrap_or(Err(Failure::Timeout))?);
-        Ok(())
+    /// Opens a connection now.
+    pub(super) async fn open(server: &Server) -> io::Result<Self> {
+        Ok(Self { server: server.clone(), sender: Some(timeout(DURATION_MAX, server.connect()).await??) })
     }
 
-    /// Sends a request and waits for the complete response. `response_body` returns its body.
-    ///
-    /// A status other than 2xx is an error.
-    pub(super) async fn exchange(&mut self, request: Outgoing) -> Result<StatusCode, Failure> {
-        self.deadline.as_mut().reset(Instant::now() + RESPONSE_TIMEOUT);
-        let mut request = request;
+    /// Sends a request, if it could be built, and returns the complete response, whatever its status.
+    pub(super) async fn exchange(&mut self, request: Result<Outgoing, Failure>) -> Result<Response<Bytes>, Failure> {
+        timeout(DURATION_MAX, self.try_exchange(request?)).await.unwrap_or(Err(Failure::Timeout))
+    }
+
+    async fn try_exchange(&mut self, mut request: Outgoing) -> Result<Response<Bytes>, Failure> {
         loop {
-            let was_open = self.open.is_some();
-            if !was_open {
-                self.open().await?;
-            }
             // Taken out, so that an error or a dropped future closes the connection. Otherwise the
             // rest of a response would be left on it.
-            let Some(mut open) = self.open.take() else { return Err(Failure::Closed) };
-            match open.exchange(request, &mut self.response_body, self.deadline.as_mut()).await {
-                Ok(status) => {
-                    self.open = open.driver.is_some().then_some(open);
-                    return if status.is_success() { Ok(status) } else { Err(Failure::Status(status.as_u16())) };
+            let was_open = self.sender.take();
+            let is_new = was_open.is_none();
+            let mut sender = match was_open {
+                Some(sender) => sender,
+                None => self.server.connect().await.map_err(|error| Failure::Connect(error.kind()))?,
+            };
+            if sender.ready().await.is_err() && !is_new {
+                continue;
+            }
+            match sender.try_send_request(request).await {
+                Ok(response) => {
+                    let (head, body) = response.into_parts();
+                    let body = body.collect().await.map_err(|_| Failure::Closed)?.to_bytes();
+                    self.sender = Some(sender);
+                    return Ok(Response::from_parts(head, body));
                 }
-                // Services close idle and old connections, which is not a failed request.
-                Err(ExchangeError::Unsent(unsent)) if was_open => request = *unsent,
-                Err(ExchangeError::Unsent(_)) => return Err(Failure::Closed),
-                Err(ExchangeError::Failed(failure)) => return Err(failure),
+                Err(mut error) => match error.take_message() {
+                    // Services close idle and old connections, which is not a failed request.
+                    Some(unsent) if !is_new => request = unsent,
+                    _ => return Err(Failure::Closed),
+                },
             }
         }
     }
-
-    /// The body of the last response.
-    pub(super) fn response_body(&self) -> &[u8] {
-        &self.response_body
-    }
-}
-
-impl Open {
-    async fn new(server: &Server) -> Result<Self, Failure> {
-        let stream = server.connect().await.map_err(|error| Failure::Connect(error.kind()))?;
-        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Closed)?;
-        Ok(Self { sender, driver: Some(Box::pin(driver)) })
-    }
-
-    async fn exchange(
-        &mut self,
-        request: Outgoing,
-        response_body: &mut Vec<u8>,
-        mut deadline: Pin<&mut Sleep>,
-    ) -> Result<StatusCode, ExchangeError> {
-        let Self { sender, driver } = self;
-        let mut exchange = pin!(exchange(sender, request, response_body));
-        poll_fn(|context| {
-            for _ in 0..POLLS_MAX {
-                if let Poll::Ready(outcome) = exchange.as_mut().poll(context) {
-                    return Poll::Ready(outcome);
-                }
-                if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
-                    // Dropping the driver ends the exchange that waits for it.
-                    *driver = None;
-                }
-            }
-            deadline.as_mut().poll(context).map(|()| Err(ExchangeError::Failed(Failure::Timeout)))
-        })
-        .await
-    }
-}
-
-async fn exchange(
-    sender: &mut http1::SendRequest<Full<Bytes>>,
-    request: Outgoing,
-    response_body: &mut Vec<u8>,
-) -> Result<StatusCode, ExchangeError> {
-    if sender.ready().await.is_err() {
-        return Err(ExchangeError::Unsent(Box::new(request)));
-    }
-    let sent = sender.try_send_request(request).await;
-    let response = sent.map_err(|mut error| match error.take_message() {
-        Some(request) => ExchangeError::Unsent(Box::new(request)),
-        None => ExchangeError::Failed(Failure::Closed),
-    })?;
-    let status = response.status();
-    let mut body = response.into_body();
-    response_body.clear();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ExchangeError::Failed(Failure::Closed))?;
-        if let Some(data) = frame.data_ref() {
-            response_body.extend_from_slice(data);
-        }
-    }
-    Ok(status)
 }

@@ -1,17 +1,14 @@
 //! Sets up the queues of a run: creates and fills them before it, deletes them after it.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
-use futures::future::{join_all, try_join_all};
-use hyper::StatusCode;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use hyper::{Response, StatusCode};
 
-use super::connection::{Connection, Failure};
+use super::connection::{Connection, Failure, Outgoing, Server};
 use super::error::Error;
-use super::progress::Progress;
-use super::server::Server;
-use super::target::Outgoing;
-use super::traffic::{Requests, Traffic};
+use super::requests::Requests;
 
 /// Number of connections that send the requests.
 const CONNECTIONS: usize = 8;
@@ -19,101 +16,73 @@ const CONNECTIONS: usize = 8;
 const RESPONSE_CHARS_MAX: usize = 300;
 
 /// The queues of a run.
-pub(super) struct Setup {
-    server: Server,
-    traffic: Arc<Traffic>,
-    /// The numbers of the queues that this run has created, because it deletes no others.
-    created: RefCell<Vec<usize>>,
+pub(super) struct Setup<'a> {
+    pub(super) server: &'a Server,
+    pub(super) requests: &'a Requests,
+    /// The names of the queues that this run has created, because it deletes no others.
+    pub(super) created: RefCell<Vec<&'a str>>,
 }
 
-impl Setup {
-    pub(super) fn new(server: &Server, traffic: &Arc<Traffic>) -> Self {
-        Self { server: server.clone(), traffic: traffic.clone(), created: RefCell::default() }
-    }
-
-    /// Creates the queues that do not exist.
-    pub(super) async fn create(&self, progress: &Progress) -> Result<(), Error> {
-        progress.begin_phase("queues", self.traffic.queues().len() as u64);
-        let requests = RefCell::new(self.traffic.queues().iter().enumerate());
-        let client = async || {
-            let mut connection = Connection::to(&self.server);
-            while let Some((n, queue)) = next(&requests) {
-                let what = || format!("cannot create queue {}", queue.name());
-                let status = send(&mut connection, queue.create_queue()?, what).await?;
-                if status == StatusCode::CREATED {
-                    self.created.borrow_mut().push(n);
-                }
-                progress.advance();
+impl Setup<'_> {
+    /// Creates the queues that do not exist, and posts the given number of messages.
+    pub(super) async fn prepare(&self, messages: usize) -> Result<(), Error> {
+        let requests = self.requests;
+        let queues = requests.queues().iter().map(|queue| (queue.as_str(), requests.create_queue(queue)));
+        let create = |queue, outcome| {
+            if checked(outcome, || format!("cannot create queue {queue}"))? == StatusCode::CREATED {
+                self.created.borrow_mut().push(queue);
             }
             Ok(())
         };
-        try_join_all((0..CONNECTIONS).map(|_| client())).await.map(drop)
-    }
+        self.send_all(queues, create).await?;
 
-    /// Posts the given number of messages, distributed evenly over the queues.
-    pub(super) async fn fill(&self, messages: u64, progress: &Progress) -> Result<(), Error> {
-        progress.begin_phase("messages", messages);
-        let queues = self.traffic.queues();
-        let (each, rest) = (messages / queues.len() as u64, messages % queues.len() as u64);
-        let mut posts = Vec::new();
-        for (n, queue) in (0..).zip(queues) {
-            posts.push(queue.fill(each + u64::from(n < rest))?);
-        }
-        let posts = RefCell::new(posts.into_iter().flatten());
-        let client = async || {
-            let mut connection = Connection::to(&self.server);
-            while let Some((messages, post)) = next(&posts) {
-                send(&mut connection, post, || "cannot post messages".to_owned()).await?;
-                progress.advance_by(messages);
-            }
-            Ok(())
-        };
-        try_join_all((0..CONNECTIONS).map(|_| client())).await.map(drop)
+        let posted = |(), outcome| checked(outcome, || "cannot post messages".to_owned()).map(drop);
+        self.send_all(requests.fill(messages).map(|post| ((), post)), posted).await
     }
 
     /// Deletes the queues that this run has created. Returns the names of those that are left.
-    pub(super) async fn delete_queues(&self, progress: &Progress) -> Vec<String> {
+    pub(super) async fn delete_queues(&self) -> Vec<String> {
         let created = self.created.take();
-        progress.begin_phase("cleaning up", created.len() as u64);
-        let queues = RefCell::new(created.iter().map(|n| &self.traffic.queues()[*n]));
         let left = RefCell::new(Vec::new());
-        let client = async || {
-            let mut connection = Connection::to(&self.server);
-            while let Some(queue) = next(&queues) {
-                if !delete(&mut connection, queue).await {
-                    left.borrow_mut().push(queue.name().to_owned());
-                }
-                progress.advance();
+        let requests = created.into_iter().map(|queue| (queue, self.requests.delete_queue(queue)));
+        let deleted = |queue: &str, outcome| {
+            if checked(outcome, String::new).is_err() {
+                left.borrow_mut().push(queue.to_owned());
             }
+            Ok(())
         };
-        join_all((0..CONNECTIONS).map(|_| client())).await;
+        // The failures are in `left`.
+        let _ok = self.send_all(requests, deleted).await;
         left.into_inner()
     }
-}
 
-fn next<T>(items: &RefCell<impl Iterator<Item = T>>) -> Option<T> {
-    items.borrow_mut().next()
-}
-
-async fn delete(connection: &mut Connection, queue: &Requests) -> bool {
-    match queue.delete_queue() {
-        Ok(request) => connection.exchange(request).await.is_ok(),
-        Err(_) => false,
+    /// Sends requests, and passes each outcome to `done`, until it fails.
+    async fn send_all<T>(
+        &self,
+        requests: impl Iterator<Item = (T, Result<Outgoing, Failure>)>,
+        done: impl Fn(T, Result<Response<Bytes>, Failure>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let requests = RefCell::new(requests);
+        let next = || requests.borrow_mut().next();
+        let client = async || {
+            let mut connection = Connection::to(self.server);
+            while let Some((about, request)) = next() {
+                done(about, connection.exchange(request).await)?;
+            }
+            Ok(())
+        };
+        try_join_all((0..CONNECTIONS).map(|_| client())).await.map(drop)
     }
 }
 
-async fn send(
-    connection: &mut Connection,
-    request: Outgoing,
-    what: impl FnOnce() -> String,
-) -> Result<StatusCode, Error> {
-    connection.exchange(request).await.map_err(|failure| {
-        let response = match failure {
-            Failure::Status(_) => {
-                String::from_utf8_lossy(connection.response_body()).chars().take(RESPONSE_CHARS_MAX).collect()
-            }
-            _ => String::new(),
-        };
-        Error::Setup { what: what(), failure, response }
-    })
+fn checked(outcome: Result<Response<Bytes>, Failure>, what: impl FnOnce() -> String) -> Result<StatusCode, Error> {
+    match outcome {
+        Ok(response) if response.status().is_success() => Ok(response.status()),
+        Ok(response) => {
+            let reason: String = String::from_utf8_lossy(response.body()).chars().take(RESPONSE_CHARS_MAX).collect();
+            let separator = if reason.is_empty() { "" } else { ", " };
+            Err(Error::Setup(format!("{}: {}{separator}{reason}", what(), response.status().as_u16())))
+        }
+        Err(failure) => Err(Error::Setup(format!("{}: {failure}", what()))),
+    }
 }

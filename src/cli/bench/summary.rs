@@ -5,34 +5,30 @@ use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::options::Options;
 use super::run::Measured;
-use super::stats::{Kind, RequestStats};
+use super::stats::{Kind, float};
 
-const NANOSECONDS_PER_MILLISECOND: f64 = 1e6;
-/// Points of a latency curve for each additional nine of its percentiles (90 %, 99 %, …).
-const POINTS_PER_NINE: u32 = 40;
+/// Points of a latency curve for each halving of the share of slower requests.
+const POINTS_PER_HALF: u32 = 12;
 
 /// The figures of a run. `--json` prints them as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    url: String,
+    pub(super) url: String,
     /// The time measured.
     pub(super) seconds: f64,
     pub(super) kinds: Vec<KindSummary>,
     /// Processor time of this process for each request, in microseconds.
     pub(super) client_cpu_us_per_request: Option<f64>,
-    /// Number of successful requests of all kinds.
-    #[serde(skip)]
-    pub(super) succeeded: u64,
 }
 
 /// The figures of one kind of request.
 #[derive(Debug, Serialize)]
 pub(super) struct KindSummary {
-    pub(super) kind: Kind,
+    pub(super) kind: &'static str,
     pub(super) connections: usize,
     /// Number of requests answered with 2xx in the time measured. Messages, rates and throughput
     /// count only these.
@@ -48,48 +44,38 @@ pub(super) struct KindSummary {
     pub(super) latency_ms: Option<Latency>,
     /// Number of requests in each second.
     pub(super) throughput: Vec<u64>,
+    /// Points of the latency curve: one in 10 to the power of the first number of requests took longer
+    /// than the second number of milliseconds.
     #[serde(skip)]
-    pub(super) curve: Vec<Point>,
+    pub(super) curve: Vec<(f64, f64)>,
 }
 
-/// Latencies in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Latency {
-    pub(super) mean: f64,
-    pub(super) stdev: f64,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    #[serde(rename = "p99.9")]
-    pub(super) p999: f64,
-    pub(super) max: f64,
-}
-
-/// A point of a latency curve: one in 10 to the power of `nines` requests took longer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub(super) nines: f64,
-    pub(super) latency_ms: f64,
-}
+/// Names and values of the figures about latency, in milliseconds.
+#[derive(Debug)]
+pub(super) struct Latency(pub(super) [(&'static str, f64); 6]);
 
 impl Summary {
     pub(super) fn new(options: &Options, measured: &Measured) -> Self {
         let mut kinds = Vec::new();
         for (kind, connections) in options.connections() {
-            let mut add = |kind| kinds.push(KindSummary::new(kind, connections, measured));
-            add(kind);
+            kinds.push(KindSummary::new(kind, connections, measured));
             if kind == Kind::Claim {
-                add(Kind::Delete);
+                kinds.push(KindSummary::new(Kind::Delete, connections, measured));
             }
         }
         let requests: u64 = kinds.iter().map(|kind| kind.requests + kind.errors.values().sum::<u64>()).sum();
         let microseconds = measured.processor_time.as_secs_f64() * 1e6;
         Self {
-            url: options.url().to_string(),
+            url: options.url_text(),
             seconds: rounded(measured.time.as_secs_f64()),
             kinds,
             client_cpu_us_per_request: (requests > 0).then(|| rounded(microseconds / float(requests))),
-            succeeded: measured.stats.iter().map(|stats| stats.latency.len()).sum(),
         }
+    }
+
+    /// Whether any request was answered with 2xx, also after the end of the run.
+    pub(super) fn has_successes(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.latency_ms.is_some())
     }
 
     /// Returns the summary as one line of JSON.
@@ -102,60 +88,59 @@ impl KindSummary {
     fn new(kind: Kind, connections: usize, measured: &Measured) -> Self {
         let stats = &measured.stats[kind as usize];
         let requests = stats.throughput.iter().sum();
+        // Seconds without a response count, too.
+        let mut throughput = stats.throughput.clone();
+        let seconds = usize::try_from(measured.time.as_nanos().div_ceil(1_000_000_000)).unwrap_or_default();
+        throughput.resize(seconds.max(throughput.len()), 0);
         Self {
-            kind,
+            kind: kind.name(),
             connections,
             requests,
             messages: stats.messages,
             empty: stats.empty,
-            errors: stats.errors.iter().map(|(failure, requests)| (failure.to_string(), *requests)).collect(),
+            errors: stats.errors.clone(),
             requests_per_second: per_second(requests, measured.time),
             messages_per_second: per_second(stats.messages, measured.time),
             latency_ms: Latency::new(&stats.latency),
-            throughput: throughput(stats, measured.time),
+            throughput,
             curve: curve(&stats.latency),
         }
     }
 
     /// The share of responses without a message, from 0 to 1.
     pub(super) fn empty_share(&self) -> f64 {
-        if self.requests == 0 { 0.0 } else { float(self.empty) / float(self.requests) }
+        float(self.empty) / float(self.requests.max(1))
     }
 }
 
 impl Latency {
     fn new(latency: &Histogram<u64>) -> Option<Self> {
-        let at = |quantile| milliseconds(float(latency.value_at_quantile(quantile)));
-        (!latency.is_empty()).then(|| Self {
-            mean: milliseconds(latency.mean()),
-            stdev: milliseconds(latency.stdev()),
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: at(1.0),
-        })
+        let at = |quantile| float(latency.value_at_quantile(quantile));
+        let figures = [
+            ("mean", latency.mean()),
+            ("stdev", latency.stdev()),
+            ("p50", at(0.5)),
+            ("p99", at(0.99)),
+            ("p99.9", at(0.999)),
+            ("max", at(1.0)),
+        ];
+        (!latency.is_empty()).then(|| Self(figures.map(|(name, value)| (name, milliseconds(value)))))
     }
 }
 
-/// The number of requests in each second, including seconds without a response.
-fn throughput(stats: &RequestStats, time: Duration) -> Vec<u64> {
-    let seconds = usize::try_from(time.as_secs() + u64::from(time.subsec_nanos() > 0)).unwrap_or_default();
-    let counts = stats.throughput.iter().copied().chain(std::iter::repeat(0));
-    counts.take(seconds.max(stats.throughput.len())).collect()
+impl Serialize for Latency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0)
+    }
 }
 
 /// The latency curve from the fastest request to the slowest, whose percentile is that of one
 /// request among all.
-fn curve(latency: &Histogram<u64>) -> Vec<Point> {
+fn curve(latency: &Histogram<u64>) -> Vec<(f64, f64)> {
     let nines_max = float(latency.len()).log10();
-    let steps = (0..).map(|n| f64::from(n) / f64::from(POINTS_PER_NINE)).take_while(|nines| *nines < nines_max);
-    let quantiles = steps.map(|nines| (nines, 1.0 - 10_f64.powf(-nines)));
-    let all = quantiles.chain((!latency.is_empty()).then_some((nines_max, 1.0)));
-    let point = |(nines, quantile)| {
-        let latency_ms = milliseconds(float(latency.value_at_quantile(quantile)));
-        Point { nines, latency_ms }
-    };
-    all.map(point).collect()
+    let nines = |quantile: f64| (-(1.0 - quantile).log10()).clamp(0.0, nines_max);
+    let points = latency.iter_quantiles(POINTS_PER_HALF);
+    points.map(|point| (nines(point.quantile_iterated_to()), milliseconds(float(point.value_iterated_to())))).collect()
 }
 
 fn per_second(n: u64, time: Duration) -> f64 {
@@ -163,7 +148,7 @@ fn per_second(n: u64, time: Duration) -> f64 {
 }
 
 fn milliseconds(nanoseconds: f64) -> f64 {
-    rounded(nanoseconds / NANOSECONDS_PER_MILLISECOND)
+    rounded(nanoseconds / 1e6)
 }
 
 /// Rounds to a thousandth.
@@ -171,20 +156,15 @@ fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures have fewer digits than a float")]
-pub(super) fn float(n: u64) -> f64 {
-    n as f64
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
     use clap::Parser;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::connection::Failure;
-    use super::super::stats::Window;
+    use super::super::stats::{Stats, Window};
     use super::*;
 
     #[derive(Parser)]
@@ -195,62 +175,62 @@ mod tests {
 
     /// The summary of two seconds in which 1,000 posts of 2 messages took 1 ms to 1,000 ms, and 3
     /// failed.
-    fn summary(flags: &[&str]) -> Summary {
-        let options = Command::parse_from([&["bench", "http://h:1"], flags].concat()).options;
+    fn summary() -> Summary {
+        let options = Command::parse_from(["bench", "http://h:1/", "--produce", "3", "--claim", "2"]).options;
         let window = Window::new(Instant::now(), Duration::ZERO, Duration::from_secs(2));
-        let mut stats = Kind::ALL.map(|_| RequestStats::new());
+        let mut stats = Kind::ALL.map(|_| Stats::new());
         let produce = &mut stats[Kind::Produce as usize];
         for milliseconds in 1..=1_000 {
             let due = window.start + Duration::from_millis(1_000 - milliseconds / 2);
-            produce.record_success(&window, due, due + Duration::from_millis(milliseconds), 2);
+            produce.record(&window, due, due + Duration::from_millis(milliseconds), Ok(2));
         }
-        produce.record_failures(&window, window.end, Failure::Status(503), 2);
-        produce.record_failures(&window, window.end, Failure::Timeout, 1);
+        for failure in [Failure::Status(503), Failure::Timeout, Failure::Status(503)] {
+            produce.record(&window, window.start, window.end, Err(&failure));
+        }
         let (time, processor_time) = (Duration::from_secs(2), Duration::from_micros(10_030));
         Summary::new(&options, &Measured { time, stats, processor_time, queues_left: Vec::new() })
     }
 
     #[test]
-    fn figures_count_successful_requests() {
-        let summary = summary(&[]);
-        let produce = &summary.kinds[0];
-        let latency = produce.latency_ms.unwrap();
+    fn figures_count_successful_requests_and_claims_come_with_deletes() {
+        let summary: Value = serde_json::from_str(&summary().json().unwrap()).unwrap();
+        let kinds = summary["kinds"].as_array().unwrap();
 
-        assert_eq!((produce.requests, produce.messages, summary.succeeded), (1_000, 2_000, 1_000));
-        assert_eq!(produce.throughput, [0, 1_000]);
-        assert!((produce.requests_per_second - 500.0).abs() < 1e-9 && (produce.messages_per_second - 1e3).abs() < 1e-9);
-        let exact = [(latency.mean, 500.5), (latency.stdev, 288.675), (latency.p50, 500.0), (latency.p99, 990.0)];
-        for (figure, expected) in exact.into_iter().chain([(latency.p999, 999.0), (latency.max, 1_000.0)]) {
-            assert!((figure / expected - 1.0).abs() < 0.002, "{figure}, not {expected}");
-        }
-        assert_eq!(summary.client_cpu_us_per_request, Some(10.0));
-    }
-
-    #[test]
-    fn a_curve_begins_with_the_fastest_request_and_ends_with_the_slowest() {
-        let curve = &summary(&[]).kinds[0].curve;
-        let (first, last) = (curve.first().unwrap(), curve.last().unwrap());
-
-        assert!(first.nines.abs() < 1e-9 && (first.latency_ms - 1.0).abs() < 0.01);
-        assert!((last.nines - 3.0).abs() < 1e-9 && (last.latency_ms - 1_000.0).abs() < 1.0);
-        assert!(curve.is_sorted_by(|a, b| a.nines < b.nines && a.latency_ms <= b.latency_ms));
-    }
-
-    #[test]
-    fn claims_come_with_figures_of_their_deletes_and_without_responses_there_is_no_latency() {
-        let summary: serde_json::Value =
-            serde_json::from_str(&summary(&["--claim", "2", "--produce", "3"]).json().unwrap()).unwrap();
-
-        let kinds: Vec<_> = summary["kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
-        assert_eq!(kinds, ["produce", "claim", "delete"]);
-        assert_eq!(summary["kinds"][0]["errors"], json!({"503": 2, "timeout": 1}));
-        assert_eq!(summary["kinds"][0]["latency_ms"].as_object().unwrap().len(), 6);
+        let mut produce = kinds[0].clone();
+        let latency = produce["latency_ms"].take();
         assert_eq!(
-            summary["kinds"][2],
+            produce,
+            json!({
+                "kind": "produce", "connections": 3, "requests": 1_000, "messages": 2_000, "empty": 0,
+                "errors": {"503": 2, "timeout": 1}, "requests_per_second": 500.0, "messages_per_second": 1_000.0,
+                "latency_ms": null, "throughput": [0, 1_000],
+            })
+        );
+        let expected =
+            [("mean", 500.5), ("stdev", 288.675), ("p50", 500.0), ("p99", 990.0), ("p99.9", 999.0), ("max", 1_000.0)];
+        for ((name, figure), (expected_name, expected)) in latency.as_object().unwrap().iter().zip(expected) {
+            let is_near = (figure.as_f64().unwrap() / expected - 1.0).abs() < 0.002;
+            assert!(name == expected_name && is_near, "{name} is {figure}, not {expected}");
+        }
+        assert_eq!(summary["client_cpu_us_per_request"], 10.0);
+        assert_eq!(summary["url"], "http://h:1");
+        assert_eq!(kinds[1]["kind"], "claim");
+        assert_eq!(
+            kinds[2],
             json!({
                 "kind": "delete", "connections": 2, "requests": 0, "messages": 0, "empty": 0, "errors": {},
                 "requests_per_second": 0.0, "messages_per_second": 0.0, "latency_ms": null, "throughput": [0, 0],
             })
         );
+    }
+
+    #[test]
+    fn a_curve_begins_with_the_fastest_request_and_ends_with_the_slowest() {
+        let curve = &summary().kinds[0].curve;
+        let (first, last) = (curve[0], curve[curve.len() - 1]);
+
+        assert!(first.0.abs() < 0.01 && (first.1 - 1.0).abs() < 0.01, "{first:?}");
+        assert!((last.0 - 3.0).abs() < 1e-9 && (last.1 - 1_000.0).abs() < 1.0, "{last:?}");
+        assert!(curve.is_sorted());
     }
 }

@@ -1,41 +1,27 @@
-//! The figures as a table, for a terminal.
+//! The figures as a table.
 
 use std::fmt::Write;
 
-use indicatif::HumanCount;
+use indicatif::{HumanCount, HumanFloatCount};
 
 use super::options::Options;
 use super::summary::{KindSummary, Summary};
+use crate::cli::client::table::{Align, Table};
 
 /// Share of empty responses above which the figures need an explanation.
 const EMPTY_SHARE: f64 = 0.05;
-pub(super) const COLUMNS: [&str; 11] =
+const COLUMNS: [&str; 11] =
     ["", "connections", "req/s", "msg/s", "mean ms", "stdev", "p50", "p99", "p99.9", "max", "errors"];
-const GAP: usize = 2;
 
 /// Renders the table, with the conditions of the run above it and remarks below it.
 pub(super) fn render(options: &Options, summary: &Summary) -> String {
-    let rows: Vec<[String; COLUMNS.len()]> = summary.kinds.iter().map(cells).collect();
-    let mut text = format!("{}\n{}\n\n", options.url(), conditions(options, summary));
-    let header = COLUMNS.map(str::to_owned);
-    let all: Vec<_> = std::iter::once(&header).chain(&rows).collect();
-    for row in &all {
-        for (column, cell) in row.iter().enumerate() {
-            let width = all.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-            let gap = if column == 0 { 0 } else { GAP };
-            // Names are left-aligned, numbers right-aligned, and errors, which may be long,
-            // left-aligned.
-            let aligned = match column {
-                0 => format!("{cell:<width$}"),
-                _ if column == COLUMNS.len() - 1 => cell.clone(),
-                _ => format!("{cell:>width$}"),
-            };
-            text += &" ".repeat(gap);
-            text += &aligned;
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+    let is_text = |column| column == COLUMNS[0] || column == COLUMNS[10];
+    let columns = COLUMNS.map(|column| (column, if is_text(column) { Align::Left } else { Align::Right }));
+    let mut table = Table::new(&columns);
+    for kind in &summary.kinds {
+        table.row(cells(kind).map(Into::into));
     }
+    let mut text = format!("{}\n{}\n\n{}", summary.url, conditions(options, summary), table.render(false, None));
     for remark in remarks(summary) {
         // Writing to a string cannot fail.
         let _written = write!(text, "\n{remark}\n");
@@ -44,14 +30,14 @@ pub(super) fn render(options: &Options, summary: &Summary) -> String {
 }
 
 /// Describes the conditions of a run.
-pub(super) fn conditions(options: &Options, summary: &Summary) -> String {
+fn conditions(options: &Options, summary: &Summary) -> String {
     let pace = match options.rate {
         Some(rate) => {
             format!("open loop at {rate} requests/s of each kind, latency from the moment each request was due")
         }
         None => "closed loop".to_owned(),
     };
-    let queues = match options.queues() {
+    let queues = match options.queues {
         1 => "1 queue".to_owned(),
         queues => format!("{} queues", HumanCount(queues as u64)),
     };
@@ -63,14 +49,14 @@ pub(super) fn conditions(options: &Options, summary: &Summary) -> String {
 }
 
 /// What a reader has to know about the figures.
-pub(super) fn remarks(summary: &Summary) -> Vec<String> {
+fn remarks(summary: &Summary) -> Vec<String> {
     let empty = summary.kinds.iter().filter(|kind| kind.empty_share() > EMPTY_SHARE);
     let mut remarks: Vec<String> = empty
         .map(|kind| {
             let share = kind.empty_share() * 100.0;
             format!(
                 "{}: {share:.0} % of the responses contained no message; use --prefill to post more messages first.",
-                kind.kind.name()
+                kind.kind
             )
         })
         .collect();
@@ -81,31 +67,23 @@ pub(super) fn remarks(summary: &Summary) -> Vec<String> {
 }
 
 /// The cells of one kind of request, in the order of the columns.
-pub(super) fn cells(kind: &KindSummary) -> [String; COLUMNS.len()] {
-    let latency = |of: fn(&super::summary::Latency) -> f64| {
-        kind.latency_ms.as_ref().map_or("–".to_owned(), |latency| format!("{:.2}", of(latency)))
+fn cells(kind: &KindSummary) -> [String; COLUMNS.len()] {
+    let [mean, stdev, p50, p99, p999, max] = match &kind.latency_ms {
+        Some(latency) => latency.0.map(|(_, milliseconds)| format!("{milliseconds:.2}")),
+        None => [(); 6].map(|()| "–".to_owned()),
     };
+    let errors: Vec<_> = kind.errors.iter().map(|(error, n)| format!("{error} × {}", HumanCount(*n))).collect();
     [
-        kind.kind.name().to_owned(),
+        kind.kind.to_owned(),
         HumanCount(kind.connections as u64).to_string(),
-        count(kind.requests_per_second),
-        count(kind.messages_per_second),
-        latency(|latency| latency.mean),
-        latency(|latency| latency.stdev),
-        latency(|latency| latency.p50),
-        latency(|latency| latency.p99),
-        latency(|latency| latency.p999),
-        latency(|latency| latency.max),
-        errors(kind),
+        format!("{:.0}", HumanFloatCount(kind.requests_per_second)),
+        format!("{:.0}", HumanFloatCount(kind.messages_per_second)),
+        mean,
+        stdev,
+        p50,
+        p99,
+        p999,
+        max,
+        if errors.is_empty() { "0".to_owned() } else { errors.join(", ") },
     ]
-}
-
-fn errors(kind: &KindSummary) -> String {
-    let errors = kind.errors.iter().map(|(error, requests)| format!("{error} × {}", HumanCount(*requests)));
-    if kind.errors.is_empty() { "0".to_owned() } else { errors.collect::<Vec<_>>().join(", ") }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are positive and far below 2^64")]
-fn count(rate: f64) -> String {
-    HumanCount(rate.round() as u64).to_string()
 }

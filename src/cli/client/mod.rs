@@ -35,7 +35,7 @@ mod redrive;
 mod replacement;
 mod response;
 mod subscription;
-mod table;
+pub(super) mod table;
 mod tail;
 mod tls_failure;
 mod token;

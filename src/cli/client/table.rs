@@ -18,7 +18,7 @@ pub(super) enum Color {
 
 /// A table that is filled row by row.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::cli) struct Table {
     columns: Vec<(&'static str, Align)>,
     /// Whether the last column ends at the width of the terminal.
     is_cut: bool,
@@ -27,14 +27,14 @@ pub(super) struct Table {
 
 /// On which side of its column a cell is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Align {
+pub(in crate::cli) enum Align {
     Left,
     Right,
 }
 
 /// The text of a row in one column.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(in crate::cli) struct Cell {
     text: String,
     color: Option<Color>,
 }
@@ -53,7 +53,7 @@ impl<T: Into<String>> From<T> for Cell {
 
 impl Table {
     /// Creates a table.
-    pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
+    pub(in crate::cli) fn new(columns: &[(&'static str, Align)]) -> Self {
         Self { columns: columns.to_vec(), is_cut: true, rows: Vec::new() }
     }
 
@@ -63,7 +63,7 @@ impl Table {
     }
 
     /// Adds a row with a cell for each column.
-    pub(super) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+    pub(in crate::cli) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.columns.len(), "a row has a cell for each column");
         self.rows.push(cells.into());
     }
@@ -78,7 +78,7 @@ impl Table {
 
     /// Returns the table as lines. Columns in which no row has a text are left out. The last column is
     /// cut off at the width of the terminal.
-    pub(super) fn render(&self, colors: bool, width: Option<usize>) -> String {
+    pub(in crate::cli) fn render(&self, colors: bool, width: Option<usize>) -> String {
         let is_shown = |&n: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[n].text.is_empty());
         let shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
         let widths: Vec<usize> = shown
