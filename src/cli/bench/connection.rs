@@ -57,8 +57,8 @@ pub(super) enum Failure {
 pub(super) struct Server {
     host: String,
     port: u16,
-    /// `None` for `http` URLs. The certificate of the server must be trusted by the system, or be in
-    /// `SSL_CERT_FILE`.
+    /// `None` for `http` URLs. The certificate of the server must be trusted by the system, or be
+    /// in `SSL_CERT_FILE`.
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -107,7 +107,8 @@ impl Connection {
         Ok(Self { server: server.clone(), sender: Some(timeout(DURATION_MAX, server.connect()).await??) })
     }
 
-    /// Sends a request, if it could be built, and returns the complete response, whatever its status.
+    /// Sends a request, if it could be built, and returns the complete response, whatever its
+    /// status.
     pub(super) async fn exchange(&mut self, request: Result<Outgoing, Failure>) -> Result<Response<Bytes>, Failure> {
         timeout(DURATION_MAX, self.try_exchange(request?)).await.unwrap_or(Err(Failure::Timeout))
     }

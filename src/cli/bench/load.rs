@@ -27,7 +27,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The statistics of a kind of request. They are locked for less than a microsecond per request.
+    /// The statistics of a kind of request. They are locked for less than a microsecond per
+    /// request.
     pub(super) fn stats(&self, kind: Kind) -> MutexGuard<'_, Stats> {
         self.stats[kind as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,7 +51,8 @@ impl Worker {
         let shared = self.shared.clone();
         tokio::select! {
             () = self.send_all() => {}
-            // A post that is still on its way would create its queue again after the queue is deleted.
+            // A post that is still on its way would create its queue again after the queue is
+            // deleted.
             () = async { shared.stop.cancelled().await; sleep(LAST_REQUESTS_MAX).await } => {}
         }
         let now = Instant::now();
@@ -107,7 +109,8 @@ impl Worker {
         }
     }
 
-    /// Waits until the next request is due. Returns `None` at the end of the run, or if it is interrupted.
+    /// Waits until the next request is due. Returns `None` at the end of the run, or if it is
+    /// interrupted.
     async fn next_due(&mut self) -> Option<Instant> {
         if Instant::now() >= self.window.end {
             return None;

@@ -1,7 +1,7 @@
 //! `sukkal bench`: load from producers, observers and workers on any service that speaks Zaqar v2.
 //!
-//! It uses only the HTTP API of the service. Each connection belongs to one of a few threads, so a request
-//! costs little.
+//! It uses only the HTTP API of the service. Each connection belongs to one of a few threads, so a
+//! request costs little.
 
 mod connection;
 mod error;

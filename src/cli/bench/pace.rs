@@ -21,8 +21,8 @@ impl Pace {
         Ok(Self::Open { dues: Box::new(dues(rate, connections, index, window)), timer: PreciseTimer::new()? })
     }
 
-    /// Waits until a request is due, and returns the moment at which it was due. Returns `None` if no
-    /// other one is due before the end of the run.
+    /// Waits until a request is due, and returns the moment at which it was due. Returns `None` if
+    /// no other one is due before the end of the run.
     pub(super) async fn wait_until_due(&mut self) -> Option<Instant> {
         match self {
             Self::Closed => Some(Instant::now()),
@@ -51,10 +51,11 @@ fn dues(rate: f64, connections: usize, index: usize, window: &Window) -> impl It
     (index..).step_by(connections).map_while(due).take_while(move |due| *due < end)
 }
 
-/// A timer with a precision of some microseconds. The timers of the runtime have a resolution of one
-/// millisecond: requests would be sent in bursts, and the delay would count as latency.
+/// A timer with a precision of some microseconds. The timers of the runtime have a resolution of
+/// one millisecond: requests would be sent in bursts, and the delay would count as latency.
 ///
-/// It is a `timerfd` of Linux, which is read like a pipe, so the runtime's type for pipes can wait for it.
+/// It is a `timerfd` of Linux, which is read like a pipe, so the runtime's type for pipes can wait
+/// for it.
 pub(super) struct PreciseTimer(#[cfg(target_os = "linux")] tokio::net::unix::pipe::Receiver);
 
 #[cfg(target_os = "linux")]

@@ -90,8 +90,8 @@ impl Requests {
         self.request(Method::POST, queue, "/messages", self.post.clone())
     }
 
-    /// Posts the given number of messages, distributed evenly over the queues, in as many requests as
-    /// necessary.
+    /// Posts the given number of messages, distributed evenly over the queues, in as many requests
+    /// as necessary.
     pub(super) fn fill(&self, messages: usize) -> impl Iterator<Item = Result<Outgoing, Failure>> {
         let most = (POST_BYTES_MAX / self.message.len()).clamp(1, POST_MESSAGES_MAX);
         let (each, rest) = (messages / self.queues.len(), messages % self.queues.len());
@@ -168,8 +168,8 @@ struct Link<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Parses a response body, which is empty if there are no messages. Returns `None` if it is another
-    /// document.
+    /// Parses a response body, which is empty if there are no messages. Returns `None` if it is
+    /// another document.
     pub(super) fn parse(body: &'a [u8]) -> Option<Self> {
         if body.is_empty() { Some(Self::default()) } else { serde_json::from_slice(body).ok() }
     }

@@ -154,8 +154,8 @@ async fn show_run<T>(progress: &ProgressBar, window: &Window, shared: &Shared) -
     }
 }
 
-/// Raises the limit on open files if the connections need more. Opening them fails if it is still too
-/// low.
+/// Raises the limit on open files if the connections need more. Opening them fails if it is still
+/// too low.
 fn allow_open_files(options: &Options) -> io::Result<()> {
     let connections: usize = options.connections().iter().map(|(_, connections)| connections).sum();
     // With a rate, each connection has a timer.

@@ -64,8 +64,8 @@ pub(super) struct Stats {
     pub(super) messages: u64,
     /// Number of successful responses within the window that contained no message.
     pub(super) empty: u64,
-    /// Number of failed requests by status or reason, from the end of the warm-up on, including those
-    /// after the end of the run.
+    /// Number of failed requests by status or reason, from the end of the warm-up on, including
+    /// those after the end of the run.
     pub(super) errors: BTreeMap<String, u64>,
 }
 
@@ -75,8 +75,8 @@ impl Stats {
         Self { so_far: (0, 0), latency, throughput: Vec::new(), messages: 0, empty: 0, errors: BTreeMap::new() }
     }
 
-    /// Records a request that was due at `due` and ended at `now`: with the number of messages in its
-    /// response, or with a failure.
+    /// Records a request that was due at `due` and ended at `now`: with the number of messages in
+    /// its response, or with a failure.
     pub(super) fn record(&mut self, window: &Window, due: Instant, now: Instant, outcome: Result<usize, &Failure>) {
         let so_far = if outcome.is_ok() { &mut self.so_far.0 } else { &mut self.so_far.1 };
         *so_far += 1;

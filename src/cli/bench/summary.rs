@@ -44,8 +44,8 @@ pub(super) struct KindSummary {
     pub(super) latency_ms: Option<Latency>,
     /// Number of requests in each second.
     pub(super) throughput: Vec<u64>,
-    /// Points of the latency curve: one in 10 to the power of the first number of requests took longer
-    /// than the second number of milliseconds.
+    /// Points of the latency curve: one in 10 to the power of the first number of requests took
+    /// longer than the second number of milliseconds.
     #[serde(skip)]
     pub(super) curve: Vec<(f64, f64)>,
 }
