@@ -82,7 +82,7 @@ pub use metadata::{DeadLetters, Metadata};
 pub use monitored::{MONITORED_QUEUES_MAX, MonitoredQueues};
 pub use order::Order;
 pub use pool::{Flavor, FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName};
-pub use pool_uri::PoolUri;
+pub use pool_uri::{PoolUri, RedisUriParts};
 pub use project::ProjectId;
 pub use push_config::PushConfig;
 pub use queue::{Creation, Queue, Revision};

@@ -9,8 +9,7 @@ use fred::types::config::{Config, Server, ServerConfig, TlsConnector};
 use percent_encoding::percent_decode_str;
 
 use super::tls::{TlsError, TlsFiles};
-use crate::domain::pool_uri::{PORT, SENTINEL_PORT};
-use crate::domain::{HostAndPort, PoolUri};
+use crate::domain::{HostAndPort, PoolUri, RedisUriParts};
 
 /// The address of a Redis server, cluster or Sentinel group. Displayed without its passwords.
 #[derive(Clone)]
@@ -62,7 +61,7 @@ const MALFORMED: &str =
 impl RedisUri {
     /// Returns the address of a pool, with these files for TLS if the address asks for TLS.
     pub fn of_pool(uri: &PoolUri, tls: &TlsFiles) -> Result<Self, InvalidUri> {
-        let address: Self = uri.store_uri().parse()?;
+        let address = Self::try_from(uri.store())?;
         Ok(if address.uses_tls { address.with_tls(tls.clone()) } else { address })
     }
 
@@ -115,31 +114,30 @@ impl FromStr for RedisUri {
     type Err = InvalidUri;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = |reason| InvalidUri { reason };
-        let (address, query) = split_query(text);
-        let (mut config, uses_tls) = config_of(address).map_err(invalid)?;
-        // A store that is unreachable at the start is waited for, like one that becomes unreachable
-        // later.
-        config.fail_fast = false;
-        let (username, password) = (config.username.clone(), config.password.clone());
-        let mut sentinel_credentials = Credentials { username, password };
-        if let Some(query) = query {
-            if !config.server.is_sentinel() {
-                return Err(invalid("only redis-sentinel:// may have a query"));
-            }
-            sentinel_credentials = read_credentials(query).map_err(invalid)?;
-        }
-        let shown = without_passwords(text);
-        Ok(Self { config, sentinel_credentials, uses_tls, tls: TlsFiles::default(), clock: Clock::default(), shown })
+        let uri = RedisUriParts::of(text).ok_or(InvalidUri { reason: "it does not begin with redis://" })?;
+        Self::try_from(uri)
     }
 }
 
-/// Splits an address at the question mark after its hosts.
-fn split_query(text: &str) -> (&str, Option<&str>) {
-    let hosts = text.rfind('@').unwrap_or(0);
-    match text[hosts..].find('?') {
-        Some(at) => (&text[..hosts + at], Some(&text[hosts + at + 1..])),
-        None => (text, None),
+impl TryFrom<RedisUriParts<'_>> for RedisUri {
+    type Error = InvalidUri;
+
+    fn try_from(uri: RedisUriParts<'_>) -> Result<Self, InvalidUri> {
+        let invalid = |reason| InvalidUri { reason };
+        let config = config_of(&uri).map_err(invalid)?;
+        let sentinel_credentials = match uri.query {
+            None => Credentials { username: config.username.clone(), password: config.password.clone() },
+            Some(query) if config.server.is_sentinel() => read_credentials(query).map_err(invalid)?,
+            Some(_) => return Err(invalid("only redis-sentinel:// may have a query")),
+        };
+        Ok(Self {
+            config,
+            sentinel_credentials,
+            uses_tls: uri.scheme.starts_with("rediss"),
+            tls: TlsFiles::default(),
+            clock: Clock::default(),
+            shown: uri.to_string(),
+        })
     }
 }
 
@@ -162,25 +160,19 @@ fn read_credentials(query: &str) -> Result<Credentials, &'static str> {
     Ok(Credentials { username, password })
 }
 
-/// Returns the configuration for an address without a query, and whether the address asks for TLS.
-fn config_of(text: &str) -> Result<(Config, bool), &'static str> {
-    let (scheme, rest) = text.split_once("://").ok_or("it does not begin with redis://")?;
-    let uses_tls = scheme.starts_with("rediss");
-    let scheme = if uses_tls { scheme.replacen("rediss", "redis", 1) } else { scheme.to_owned() };
-    let (credentials, rest) = match rest.rsplit_once('@') {
-        Some((credentials, _)) if credentials.contains(['/', '#', '?']) => return Err(MALFORMED),
-        Some((credentials, rest)) => (credentials, rest),
-        None => ("", rest),
-    };
-    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if hosts.is_empty() {
+/// Returns the configuration for an address, whose query does not matter.
+fn config_of(uri: &RedisUriParts<'_>) -> Result<Config, &'static str> {
+    let credentials = uri.credentials.unwrap_or_default();
+    if credentials.contains(['/', '#', '?']) {
+        return Err(MALFORMED);
+    }
+    if uri.hosts.is_empty() {
         return Err("it has no host");
     }
-    let default_port = if scheme == "redis-sentinel" { SENTINEL_PORT } else { PORT };
-    let hosts = HostAndPort::parse_list(hosts, default_port).ok_or(MALFORMED)?;
+    let hosts = uri.host_list().ok_or(MALFORMED)?;
     let mut hosts: Vec<_> = hosts.into_iter().map(|HostAndPort { host, port }| (host, port)).collect();
-    let mut database = None;
-    let server = match (scheme.as_str(), hosts.len()) {
+    let (path, mut database) = (uri.path, None);
+    let server = match (uri.scheme.replacen("rediss", "redis", 1).as_str(), hosts.len()) {
         ("redis", 1) => {
             database = if path.is_empty() { None } else { Some(path.parse().map_err(|_| MALFORMED)?) };
             let (host, port) = hosts.remove(0);
@@ -200,7 +192,8 @@ fn config_of(text: &str) -> Result<(Config, bool), &'static str> {
     let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let given = |text| Ok::<_, &'static str>(Some(decoded(text)?).filter(|text| !text.is_empty()));
     let (username, password) = (given(username)?, given(password)?);
-    Ok((Config { server, username, password, database, ..Config::default() }, uses_tls))
+    // A store that is unreachable at the start is waited for, like one that becomes unreachable later.
+    Ok(Config { server, username, password, database, fail_fast: false, ..Config::default() })
 }
 
 /// Returns a part of a URI without percent-encoding.
@@ -214,19 +207,6 @@ fn decoded(text: &str) -> Result<String, &'static str> {
 /// Returns the address of a server as texts show it.
 pub(super) fn shown(Server { host, port, .. }: &Server) -> String {
     HostAndPort { host: host.to_string(), port: *port }.to_string()
-}
-
-/// Returns a valid address in the form in which it may be displayed.
-fn without_passwords(text: &str) -> String {
-    let (address, query) = split_query(text);
-    let mut shown = match (address.find("://"), address.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}***{}", &address[..scheme + 3], &address[at..]),
-        _ => address.to_owned(),
-    };
-    if query.is_some() {
-        shown.push_str("?***");
-    }
-    shown
 }
 
 #[cfg(test)]
@@ -276,14 +256,14 @@ mod tests {
             ),
         ] {
             for (text, with_tls) in [(text.to_owned(), false), (text.replacen("redis", "rediss", 1), true)] {
-                let (config, uses_tls) = config_of(&text).unwrap();
-                assert_eq!((&config.server, uses_tls), (&expected, with_tls), "{text}");
-                assert_eq!(config.server.hosts().iter().map(shown).collect::<Vec<_>>().join(", "), hosts);
+                let uri: RedisUri = text.parse().unwrap();
+                assert_eq!((&uri.config.server, uri.uses_tls), (&expected, with_tls), "{text}");
+                assert_eq!(uri.config.server.hosts().iter().map(shown).collect::<Vec<_>>().join(", "), hosts);
                 let pool: PoolUri = text.parse().unwrap();
                 assert_eq!(RedisUri::of_pool(&pool, &TlsFiles::default()).unwrap().config.server, expected, "{text}");
             }
         }
-        assert_eq!(config_of("redis://h/3").unwrap().0.database, Some(3));
+        assert_eq!("redis://h/3".parse::<RedisUri>().unwrap().config.database, Some(3));
     }
 
     #[test]
@@ -296,7 +276,7 @@ mod tests {
             ("u%40h:p%3A%2F%23%3f%25é@", Some("u@h"), Some("p:/#?%é")),
             ("u:p:q+r@s@", Some("u"), Some("p:q+r@s")),
         ] {
-            let (config, _) = config_of(&format!("redis://{credentials}h")).unwrap();
+            let RedisUri { config, .. } = format!("redis://{credentials}h").parse().unwrap();
             assert_eq!((config.username.as_deref(), config.password.as_deref()), (username, password), "{credentials}");
         }
     }
