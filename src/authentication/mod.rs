@@ -7,6 +7,7 @@
 
 pub mod jwt;
 pub mod keystone;
+mod lookups;
 mod outage;
 mod proxy;
 mod token;

@@ -1,21 +1,20 @@
 //! The strategy `tokens`: API keys that the service itself has issued.
 //!
 //! Tokens that exist are cached for a short time, so a deleted token is soon refused by all
-//! processes. Ids without a token have a cache of their own, and few of them are looked up at the
-//! same time. So invented tokens neither displace valid ones nor burden the store.
+//! processes. Few ids without a token are looked up at the same time, so invented tokens do not burden
+//! the store.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
-use quick_cache::sync::Cache;
+use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use super::lookups::{Bounds, Lookups};
 use super::token::TokenStrategy;
 use crate::auth::{AuthenticationError, Caller, Identity};
 use crate::broker::{self, Broker};
@@ -26,10 +25,6 @@ use crate::domain::{Token, TokenHash, TokenId, TokenRecord};
 const VALID_FOR: Duration = Duration::from_secs(2);
 /// Time for which an id without a token is not looked up again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
-/// Maximum number of tokens that are cached.
-const VALID_MAX: usize = 10_000;
-/// Maximum number of ids without a token that are cached.
-const UNKNOWN_MAX: usize = 10_000;
 /// Maximum number of lookups in flight, of tokens that were valid before.
 const LOOKUPS_OF_KNOWN_MAX: usize = 64;
 /// Maximum number of other lookups in flight.
@@ -44,9 +39,6 @@ const ADMIN: &str = "admin";
 
 /// Finds a token in the store.
 type Find = dyn Fn(TokenId) -> BoxFuture<'static, Result<Option<TokenRecord>, broker::Error>> + Send + Sync;
-/// The outcome of a lookup, or why there is none.
-type Outcome = Result<Option<Arc<Known>>, String>;
-type Lookup = Shared<BoxFuture<'static, Outcome>>;
 
 /// Verifies tokens. Clones share their caches.
 #[derive(Clone)]
@@ -56,10 +48,7 @@ struct Parts {
     find: Box<Find>,
     /// The token that the operator has configured, which is valid without being stored.
     admin: Option<(TokenId, TokenHash)>,
-    valid: Cache<TokenId, Arc<Known>>,
-    /// When an id without a token may be looked up again.
-    unknown: Cache<TokenId, Instant>,
-    lookups: Mutex<HashMap<TokenId, Lookup>>,
+    lookups: Lookups<TokenId, Known>,
     turns_of_known: Semaphore,
     turns_of_new: Semaphore,
 }
@@ -68,7 +57,6 @@ struct Parts {
 struct Known {
     hash: TokenHash,
     identity: Identity,
-    valid_until: Instant,
 }
 
 impl Tokens {
@@ -87,9 +75,13 @@ impl Tokens {
         Self(Arc::new(Parts {
             find,
             admin: admin.map(|admin| (admin.id(), admin.hash())),
-            valid: Cache::new(VALID_MAX),
-            unknown: Cache::new(UNKNOWN_MAX),
-            lookups: Mutex::default(),
+            lookups: Lookups::new(Bounds {
+                refused_for: UNKNOWN_FOR,
+                lookups_max: LOOKUPS_MAX,
+                wait_max: LOOKUP_WAIT_MAX,
+                too_many: "too many requests present unknown tokens",
+                late: "the store has not returned a token in time",
+            }),
             turns_of_known: Semaphore::new(LOOKUPS_OF_KNOWN_MAX),
             turns_of_new: Semaphore::new(LOOKUPS_OF_NEW_MAX),
         }))
@@ -99,56 +91,15 @@ impl Tokens {
     pub async fn identify(&self, token: &str) -> Result<Identity, AuthenticationError> {
         let malformed = || AuthenticationError::Refused("The token is not of the form skt_ID_SECRET.".to_owned());
         let token = Token::parse(token).ok_or_else(malformed)?;
-        let refused = || {
-            let reason = "The token is not valid. It may have expired or have been deleted.";
-            AuthenticationError::Refused(reason.to_owned())
-        };
-        if let Some((id, hash)) = &self.0.admin
-            && *id == token.id()
+        let id = token.id();
+        if let Some((admin_id, hash)) = &self.0.admin
+            && *admin_id == id
         {
-            return if token.matches(hash) { Ok(admin(*id)) } else { Err(refused()) };
+            return if token.matches(hash) { Ok(admin(id)) } else { Err(refused()) };
         }
-        let outcome = match self.0.cached(token.id()) {
-            Some(outcome) => outcome,
-            None => self.look_up(token.id()).await,
-        };
-        let known = outcome
-            .map_err(AuthenticationError::Unavailable)?
-            .filter(|known| token.matches(&known.hash))
-            .ok_or_else(refused)?;
-        Ok(known.identity.clone())
-    }
-
-    /// Finds a token in the store. Concurrent requests share one lookup, which goes on if they disconnect.
-    async fn look_up(&self, id: TokenId) -> Outcome {
-        let lookup = {
-            let mut lookups = self.0.lock();
-            if let Some(running) = lookups.get(&id) {
-                running.clone()
-            } else {
-                let was_valid = self.0.valid.peek(&id).is_some();
-                if !was_valid && lookups.len() >= LOOKUPS_MAX {
-                    return Err("too many requests present unknown tokens".to_owned());
-                }
-                lookups.entry(id).or_insert(self.start_lookup(id, was_valid)).clone()
-            }
-        };
-        let late = |_| Err("the store has not returned a token in time".to_owned());
-        timeout(LOOKUP_WAIT_MAX, lookup).await.unwrap_or_else(late)
-    }
-
-    fn start_lookup(&self, id: TokenId, was_valid: bool) -> Lookup {
-        let parts = self.0.clone();
-        let task = tokio::spawn(async move {
-            let running = Running { parts, id };
-            let parts = &running.parts;
-            let turns = if was_valid { &parts.turns_of_known } else { &parts.turns_of_new };
-            let _turn = turns.acquire().await.map_err(|error| error.to_string())?;
-            let start = Instant::now();
-            let found = (parts.find)(id).await.map_err(|error| error.to_string())?;
-            Ok(parts.remember(id, found, start))
-        });
-        task.map(|outcome| outcome.unwrap_or_else(|error| Err(error.to_string()))).boxed().shared()
+        let look_up = |was_valid| self.0.clone().look_up(id, was_valid);
+        let known = self.0.lookups.get(id, look_up).await?;
+        if token.matches(&known.hash) { Ok(known.identity.clone()) } else { Err(refused()) }
     }
 }
 
@@ -162,51 +113,27 @@ impl TokenStrategy for Tokens {
     }
 }
 
-/// A lookup that has not ended.
-struct Running {
-    parts: Arc<Parts>,
-    id: TokenId,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.parts.lock().remove(&self.id);
-    }
-}
-
 impl Parts {
-    /// Returns the outcome of the last lookup; `None` if there was none recently.
-    fn cached(&self, id: TokenId) -> Option<Outcome> {
-        if let Some(known) = self.valid.get(&id) {
-            return (Instant::now() < known.valid_until).then_some(Ok(Some(known)));
-        }
-        self.unknown.get(&id).filter(|until| Instant::now() < *until).map(|_| Ok(None))
-    }
-
-    /// Remembers the outcome of a lookup that began at this time.
-    fn remember(&self, id: TokenId, found: Option<TokenRecord>, start: Instant) -> Option<Arc<Known>> {
-        let Some(token) = found else {
-            self.valid.remove(&id);
-            self.unknown.insert(id, start + UNKNOWN_FOR);
-            return None;
+    /// Finds a token in the store, and returns until when it is valid without another lookup.
+    async fn look_up(self: Arc<Self>, id: TokenId, was_valid: bool) -> Result<(Known, Instant), AuthenticationError> {
+        let turns = if was_valid { &self.turns_of_known } else { &self.turns_of_new };
+        let _turn = turns.acquire().await.expect("the semaphore is never closed");
+        let start = Instant::now();
+        let found = (self.find)(id).await.map_err(|error| AuthenticationError::Unavailable(error.to_string()))?;
+        let token = found.ok_or_else(refused)?;
+        let identity = Identity {
+            subject: subject(id),
+            project: token.grant.project,
+            roles: token.grant.roles,
+            expires_at: token.life_left.and_then(|life_left| SystemTime::now().checked_add(life_left)),
         };
-        let known = Arc::new(Known {
-            hash: token.hash,
-            valid_until: start + token.life_left.map_or(VALID_FOR, |life_left| life_left.min(VALID_FOR)),
-            identity: Identity {
-                subject: subject(id),
-                project: token.grant.project,
-                roles: token.grant.roles,
-                expires_at: token.life_left.and_then(|life_left| SystemTime::now().checked_add(life_left)),
-            },
-        });
-        self.valid.insert(id, known.clone());
-        Some(known)
+        let valid_for = token.life_left.map_or(VALID_FOR, |life_left| life_left.min(VALID_FOR));
+        Ok((Known { hash: token.hash, identity }, start + valid_for))
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, Lookup>> {
-        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn refused() -> AuthenticationError {
+    AuthenticationError::Refused("The token is not valid. It may have expired or have been deleted.".to_owned())
 }
 
 fn admin(id: TokenId) -> Identity {
@@ -219,12 +146,15 @@ fn subject(id: TokenId) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use futures::future::join_all;
     use tokio::task::yield_now;
     use tokio::time::advance;
 
+    use super::super::lookups::REMEMBERED_MAX;
     use super::*;
     use crate::broker::StoreError;
     use crate::domain::{ProjectId, TokenGrant};
@@ -367,7 +297,7 @@ mod tests {
                 tokio::spawn(async move { tokens.identify(&invented).await })
             })
             .collect();
-        while tokens.0.lock().len() < LOOKUPS_MAX {
+        while tokens.0.lookups.counts()[2] < LOOKUPS_MAX {
             yield_now().await;
         }
         for _ in 0..10 * LOOKUPS_MAX {
@@ -388,7 +318,7 @@ mod tests {
         for request in requests {
             assert!(request.await.unwrap().is_err());
         }
-        while !tokens.0.lock().is_empty() {
+        while tokens.0.lookups.counts()[2] > 0 {
             yield_now().await;
         }
     }
@@ -399,13 +329,14 @@ mod tests {
         let (tokens, token) = (store.tokens(None), text(&store.issue(None)));
         assert!(tokens.identify(&token).await.is_ok());
 
-        for _ in 0..UNKNOWN_MAX + 100 {
+        for _ in 0..REMEMBERED_MAX + 100 {
             assert!(is_refused(&tokens, &text(&Token::random())).await);
         }
 
         let before = store.lookups();
         assert!(tokens.identify(&token).await.is_ok());
         assert_eq!(store.lookups(), before);
-        assert!(tokens.0.unknown.len() <= UNKNOWN_MAX && tokens.0.valid.len() == 1);
+        let [valid, refused, _] = tokens.0.lookups.counts();
+        assert!(refused <= REMEMBERED_MAX && valid == 1);
     }
 }

@@ -5,18 +5,16 @@ mod client;
 mod document;
 mod trusts;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
-use quick_cache::sync::Cache;
+use futures::future::BoxFuture;
 use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, timeout};
 
 use self::client::{Expired, KeystoneClient};
 pub use self::trusts::KeystoneTrusts;
+use super::lookups::{Bounds, Lookups, Outcome};
 use super::outage::Outage;
 use super::token::TokenStrategy;
 use crate::auth::{AuthenticationError, Identity};
@@ -29,17 +27,13 @@ const VALID_AGE_MAX: Duration = Duration::from_secs(300);
 /// Time for which a token stays refused. A token may become valid, for example when a replica of
 /// Keystone learns of it.
 const REFUSED_AGE_MAX: Duration = Duration::from_secs(30);
-/// Maximum number of valid tokens that are remembered.
-const VALID_TOKENS_MAX: usize = 10_000;
-/// Maximum number of refused tokens that are remembered. They are kept apart from the valid ones,
-/// because anybody can send many.
-const REFUSED_TOKENS_MAX: usize = 10_000;
 /// Maximum number of tokens that are validated at the same time, beyond which only those that were
 /// valid before are accepted.
 const VALIDATIONS_MAX: usize = 1_024;
 /// Maximum size of a token, in bytes. Those of Keystone have some hundred bytes, or about a thousand
 /// if they are signed.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
+const LATE: &str = "Keystone does not answer in time";
 
 /// The strategy `keystone`. Clones share what is remembered.
 #[derive(Clone)]
@@ -49,28 +43,18 @@ struct Inner {
     public_uri: String,
     service_token_roles: Vec<String>,
     client: Arc<KeystoneClient>,
-    valid: Cache<Key, Arc<Remembered>>,
-    refused: Cache<Key, Arc<Remembered>>,
-    validations: Mutex<HashMap<Key, Shared<BoxFuture<'static, Outcome>>>>,
+    validations: Lookups<Key, Holder>,
     outage: Outage,
 }
 
 /// The SHA-256 of a token, and whether the token may have expired.
 type Key = ([u8; 32], Expired);
 
-/// Who has sent the token, or why it is not accepted.
-type Outcome = Result<Arc<Holder>, AuthenticationError>;
-
 /// The sender of a token.
 struct Holder {
     identity: Identity,
     /// Whether an expired token is accepted beside this one.
     is_service: bool,
-}
-
-struct Remembered {
-    outcome: Outcome,
-    until: Instant,
 }
 
 impl Keystone {
@@ -92,9 +76,13 @@ impl Keystone {
             service_token_roles: config.service_token_roles.clone(),
             outage: Outage::new(config.auth_url.clone()),
             client: Arc::new(KeystoneClient::new(config)),
-            valid: Cache::new(VALID_TOKENS_MAX),
-            refused: Cache::new(REFUSED_TOKENS_MAX),
-            validations: Mutex::default(),
+            validations: Lookups::new(Bounds {
+                refused_for: REFUSED_AGE_MAX,
+                lookups_max: VALIDATIONS_MAX,
+                wait_max: VALIDATION_DURATION_MAX,
+                too_many: "too many tokens are being validated",
+                late: LATE,
+            }),
         })))
     }
 
@@ -126,7 +114,7 @@ impl Keystone {
         Ok(identity)
     }
 
-    async fn holder(&self, token: &str, expired: Expired) -> Outcome {
+    async fn holder(&self, token: &str, expired: Expired) -> Outcome<Holder> {
         // Keystone ignores white space around a token, and so do its other clients.
         let token = token.trim();
         if token.len() > TOKEN_BYTES_MAX || token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -134,46 +122,12 @@ impl Keystone {
         }
         let digest = digest(&SHA256, token.as_bytes());
         let key = (digest.as_ref().try_into().expect("SHA-256 has 32 bytes"), expired);
-        if let Some(outcome) = self.0.remembered(&key) {
-            return outcome;
-        }
-        let validation = match self.validation(key, token) {
-            Ok(validation) => validation,
-            Err(outcome) => return outcome,
-        };
-        let late = || Err(AuthenticationError::Unavailable("Keystone does not answer in time".to_owned()));
-        timeout(VALIDATION_DURATION_MAX, validation).await.unwrap_or_else(|_| late())
-    }
-
-    /// Returns the validation of a token that is in progress, or begins one. Returns the outcome if it
-    /// is there by now. A validation goes on if nobody waits for it any more.
-    fn validation(&self, key: Key, token: &str) -> Result<Shared<BoxFuture<'static, Outcome>>, Outcome> {
-        let mut validations = self.0.validations();
-        if let Some(outcome) = self.0.remembered(&key) {
-            return Err(outcome);
-        }
-        // A validation that has panicked is still here.
-        if let Some(validation) = validations.get(&key).filter(|validation| validation.peek().is_none()) {
-            return Ok(validation.clone());
-        }
-        // Invented tokens must not keep out those that are only due for another validation.
-        let was_valid = self.0.valid.peek(&key).is_some();
-        if !was_valid && validations.len() >= VALIDATIONS_MAX {
-            return Err(Err(AuthenticationError::Unavailable("too many tokens are being validated".to_owned())));
-        }
         let (inner, token) = (self.0.clone(), token.to_owned());
-        let task = tokio::spawn(async move {
-            let outcome = timeout(VALIDATION_DURATION_MAX, inner.validate(&token, key.1, was_valid)).await;
-            let late = || Err(AuthenticationError::Unavailable("Keystone does not answer in time".to_owned()));
-            let outcome = outcome.unwrap_or_else(|_| late());
-            inner.remember(key, &outcome);
-            inner.validations().remove(&key);
-            outcome
-        });
-        let panicked = || Err(AuthenticationError::Unavailable("the validation of a token panicked".to_owned()));
-        let validation = task.map(move |outcome| outcome.unwrap_or_else(|_| panicked())).boxed().shared();
-        validations.insert(key, validation.clone());
-        Ok(validation)
+        let validate = |was_valid| async move {
+            let outcome = timeout(VALIDATION_DURATION_MAX, inner.validate(&token, expired, was_valid)).await;
+            outcome.unwrap_or_else(|_| Err(AuthenticationError::Unavailable(LATE.to_owned())))
+        };
+        self.0.validations.get(key, validate).await
     }
 }
 
@@ -199,19 +153,23 @@ impl TokenStrategy for Keystone {
 }
 
 impl Inner {
-    fn validations(&self) -> MutexGuard<'_, HashMap<Key, Shared<BoxFuture<'static, Outcome>>>> {
-        self.validations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn validate(&self, token: &str, expired: Expired, was_valid: bool) -> Outcome {
+    /// Returns the holder of a token, and until when the token is accepted without asking Keystone again.
+    async fn validate(
+        &self,
+        token: &str,
+        expired: Expired,
+        was_valid: bool,
+    ) -> Result<(Holder, Instant), AuthenticationError> {
         let described = self.client.describe(token, expired, was_valid).await;
         let outcome = described.and_then(|document| {
             let is_service = document.has_role_of(&self.service_token_roles);
             let identity = document.identity()?;
-            if expired == Expired::Refused && is_over(&identity) {
+            let life_left = identity.expires_at.map(|end| end.duration_since(SystemTime::now()).unwrap_or_default());
+            if expired == Expired::Refused && life_left == Some(Duration::ZERO) {
                 return Err(AuthenticationError::Refused("the token has expired; request a new one".to_owned()));
             }
-            Ok(Arc::new(Holder { identity, is_service }))
+            let accepted_for = life_left.unwrap_or(VALID_AGE_MAX).min(VALID_AGE_MAX);
+            Ok((Holder { identity, is_service }, Instant::now() + accepted_for))
         });
         self.outage.note(match &outcome {
             Err(AuthenticationError::Unavailable(reason)) => Some(reason),
@@ -219,32 +177,4 @@ impl Inner {
         });
         outcome
     }
-
-    /// Returns the outcome of an earlier validation.
-    fn remembered(&self, key: &Key) -> Option<Outcome> {
-        let (now, is_expired) =
-            (Instant::now(), |outcome: &Outcome| outcome.as_ref().is_ok_and(|holder| is_over(&holder.identity)));
-        let find = |outcomes: &Cache<Key, Arc<Remembered>>| {
-            let remembered = outcomes.get(key)?;
-            (now < remembered.until && !is_expired(&remembered.outcome)).then(|| remembered.outcome.clone())
-        };
-        find(&self.valid).or_else(|| find(&self.refused))
-    }
-
-    fn remember(&self, key: Key, outcome: &Outcome) {
-        let (outcomes, age_max) = match outcome {
-            Ok(_) => (&self.valid, VALID_AGE_MAX),
-            Err(AuthenticationError::Unavailable(_)) => return,
-            Err(_) => {
-                self.valid.remove(&key);
-                (&self.refused, REFUSED_AGE_MAX)
-            }
-        };
-        outcomes.insert(key, Arc::new(Remembered { outcome: outcome.clone(), until: Instant::now() + age_max }));
-    }
-}
-
-/// Returns whether a credential has expired.
-fn is_over(identity: &Identity) -> bool {
-    identity.expires_at.is_some_and(|expires_at| expires_at <= SystemTime::now())
 }

@@ -7,36 +7,29 @@ use std::time::{Duration, SystemTime};
 use futures::future::BoxFuture;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, StatusCode};
-use quick_cache::sync::Cache;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::LATE;
 use super::client::{KeystoneClient, NOT_A_URL, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
 use super::document::user_login;
 use crate::auth::{AuthenticationError, Identity, Trusts};
+use crate::authentication::lookups::{Bounds, Lookups};
 use crate::domain::{ProjectId, Secret};
 use crate::outbound::json_client::Answer;
 
 /// Maximum time to create, use or delete a trust, with all requests to Keystone.
 const DURATION_MAX: Duration = Duration::from_secs(10);
-/// Maximum number of tokens for trusts that are remembered.
-const TOKENS_MAX: usize = 10_000;
 
-/// The trusts of a Keystone.
+/// The trusts of a Keystone. Clones share what is remembered.
+#[derive(Clone)]
 pub struct KeystoneTrusts {
     client: Arc<KeystoneClient>,
     /// Tokens by the id of their trust.
-    tokens: Cache<String, TrustToken>,
-}
-
-/// A token for a trust.
-#[derive(Clone)]
-struct TrustToken {
-    token: Secret,
-    expires_at: SystemTime,
+    tokens: Lookups<String, Secret>,
 }
 
 #[derive(Deserialize)]
@@ -51,7 +44,14 @@ struct Trust {
 
 impl KeystoneTrusts {
     pub(super) fn new(client: Arc<KeystoneClient>) -> Self {
-        Self { client, tokens: Cache::new(TOKENS_MAX) }
+        let tokens = Lookups::new(Bounds {
+            refused_for: Duration::ZERO,
+            lookups_max: usize::MAX,
+            wait_max: DURATION_MAX,
+            too_many: "",
+            late: LATE,
+        });
+        Self { client, tokens }
     }
 
     async fn create_trust(
@@ -88,25 +88,13 @@ impl KeystoneTrusts {
     }
 
     async fn trust_token(&self, trust: &str) -> Result<Secret, AuthenticationError> {
-        let now = SystemTime::now();
-        let lasts = |token: &TrustToken| now + RENEWAL_TIME < token.expires_at;
-        match self.tokens.get(trust) {
-            Some(known) if lasts(&known) => return Ok(known.token),
-            Some(_expiring) => {
-                self.tokens.remove(trust);
-            }
-            // Removing it would also end the wait for a token that another attempt fetches.
-            None => {}
-        }
-        let fetched = self.tokens.get_or_insert_async(trust, self.fetch_trust_token(trust)).await?;
-        // A token that expires soon is used once.
-        if !lasts(&fetched) {
-            self.tokens.remove(trust);
-        }
-        Ok(fetched.token)
+        let (this, id) = (self.clone(), trust.to_owned());
+        let fetch = |_was_known| async move { this.fetch_trust_token(&id).await };
+        Ok((*self.tokens.get(trust.to_owned(), fetch).await?).clone())
     }
 
-    async fn fetch_trust_token(&self, trust: &str) -> Result<TrustToken, AuthenticationError> {
+    /// Returns a token, and until when it is used. One that expires soon is used once.
+    async fn fetch_trust_token(&self, trust: &str) -> Result<(Secret, Instant), AuthenticationError> {
         let scope = json!({ "OS-TRUST:trust": { "id": trust } });
         let body = user_login(self.client.config(), &scope);
         let answer = self.request(Method::POST, "/auth/tokens", None, Some(&body)).await?;
@@ -114,7 +102,8 @@ impl KeystoneTrusts {
             StatusCode::CREATED => {
                 let (token, expires_at) = issued_token(&answer)?;
                 let token = token.to_str().map_err(|_| unavailable("Keystone returned a token that is not ASCII"))?;
-                Ok(TrustToken { token: Secret::new(token), expires_at })
+                let lasts = expires_at.duration_since(SystemTime::now() + RENEWAL_TIME).unwrap_or_default();
+                Ok((Secret::new(token), Instant::now() + lasts))
             }
             status if status.is_client_error() => Err(AuthenticationError::Refused(format!(
                 "Keystone issues no token for the trust of the subscription (status {}); the trust may have expired or \
@@ -171,7 +160,7 @@ impl Trusts for KeystoneTrusts {
     }
 
     fn forget_token(&self, trust: &str) {
-        self.tokens.remove(trust);
+        self.tokens.forget(&trust.to_owned());
     }
 
     fn delete<'a>(&'a self, trust: &'a str) -> BoxFuture<'a, Result<(), AuthenticationError>> {
@@ -180,6 +169,6 @@ impl Trusts for KeystoneTrusts {
 }
 
 async fn in_time<T>(outcome: impl Future<Output = Result<T, AuthenticationError>>) -> Result<T, AuthenticationError> {
-    let late = |_| Err(unavailable("Keystone does not answer in time"));
+    let late = |_| Err(unavailable(LATE));
     timeout(DURATION_MAX, outcome).await.unwrap_or_else(late)
 }
