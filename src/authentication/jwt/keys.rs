@@ -63,7 +63,6 @@ struct Current {
     previous: Arc<KeySet>,
     /// When the keys were fetched; before the first fetch, when the service started.
     fetched_at: Instant,
-    refresh_at: Instant,
 }
 
 /// The configuration of an issuer.
@@ -82,15 +81,17 @@ impl Keys {
             Source::Issuer(url) | Source::Url(url) => url.split('?').next().unwrap_or_default().to_owned(),
             Source::File(path) => path.display().to_string(),
         };
-        let now = Instant::now();
         let (keys, previous) = (Arc::default(), Arc::default());
-        let current = Current { keys, version: 0, previous, fetched_at: now, refresh_at: now };
+        let current = Current { keys, version: 0, previous, fetched_at: Instant::now() };
         let (client, current) = (JsonClient::default(), RwLock::new(current));
         let shared = Arc::new(Shared { source, client, current, outage: Outage::new(name) });
         let keys = Arc::new(Self { shared, first: Cached::new(FIRST_FETCH_PAUSE), again: Cached::new(FETCH_PAUSE) });
         match &keys.shared.source {
             Source::File(path) => keys.shared.replace(read(path)?),
-            Source::Issuer(_) | Source::Url(_) => keys.refresh_if_old(),
+            Source::Issuer(_) | Source::Url(_) => {
+                let this = keys.clone();
+                tokio::spawn(async move { this.fetch(ANSWER_DURATION_MAX).await });
+            }
         }
         Ok(keys)
     }
@@ -101,21 +102,11 @@ impl Keys {
         self.shared.current().version
     }
 
-    /// Begins to fetch the keys in the background if they are old.
-    pub(super) fn refresh_if_old(self: &Arc<Self>) {
-        let now = Instant::now();
-        if self.shared.read(|current| now < current.refresh_at) {
-            return;
+    /// Begins to fetch the keys if they are old, and does not wait for them.
+    pub(super) async fn refresh_if_old(&self) {
+        if self.shared.read(|current| current.fetched_at.elapsed() >= REFRESH_AGE) {
+            let _in_background = self.fetch(Duration::ZERO).await;
         }
-        {
-            let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
-            if now < current.refresh_at {
-                return;
-            }
-            current.refresh_at = now + FETCH_PAUSE;
-        }
-        let this = self.clone();
-        tokio::spawn(async move { this.fetch().await });
     }
 
     /// Verifies the signature of a token, and returns the version of the keys. If the token names an
@@ -132,7 +123,7 @@ impl Keys {
                 }
                 Verdict::UnknownKey => match fetched.take() {
                     None => {
-                        fetched = Some(self.fetch().await);
+                        fetched = Some(self.fetch(ANSWER_DURATION_MAX).await);
                         continue;
                     }
                     Some(Ok(())) if current.fetched_at >= start || current.has_withdrawn_key_of(token) => {
@@ -153,12 +144,13 @@ impl Keys {
         }
     }
 
-    /// Fetches the keys. Concurrent calls share a fetch, and calls within the pause its outcome.
-    async fn fetch(&self) -> Result<(), String> {
+    /// Fetches the keys, and waits for them up to this time. Concurrent calls share a fetch, and calls within
+    /// the pause its outcome.
+    async fn fetch(&self, wait_max: Duration) -> Result<(), String> {
         let is_first = self.shared.read(|current| current.version == 0);
         let fetches = if is_first { &self.first } else { &self.again };
         let shared = self.shared.clone();
-        let outcome = fetches.get(ANSWER_DURATION_MAX, || async move { shared.fetch().await }).await;
+        let outcome = fetches.get(wait_max, || async move { shared.fetch().await }).await;
         outcome.unwrap_or_else(|| Err(Failure::Timeout.to_string()))
     }
 }
@@ -186,7 +178,6 @@ impl Shared {
             current.version += 1;
         }
         current.fetched_at = Instant::now();
-        current.refresh_at = current.fetched_at + REFRESH_AGE;
     }
 
     async fn fetch(&self) -> Result<(), String> {

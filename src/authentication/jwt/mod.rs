@@ -75,7 +75,7 @@ impl Jwt {
             let text = format!("the token has {} bytes; at most {TOKEN_BYTES_MAX} are accepted", token.len());
             return Err(refused(text));
         }
-        self.keys.refresh_if_old();
+        self.keys.refresh_if_old().await;
         let hash = sha256(token);
         let now = SystemTime::now();
         if let Some(verified) = self.verified.get(&hash)
