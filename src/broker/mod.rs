@@ -14,9 +14,9 @@ pub mod deliveries;
 mod encryption;
 pub mod error;
 pub mod feed;
-mod filter_turns;
 pub mod flavors;
 pub mod health;
+pub mod in_use;
 mod known_pools;
 pub mod messages;
 mod monitor;
@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -60,7 +60,7 @@ use self::cached::Cached;
 use self::confirmations::Confirmations;
 use self::connected::ConnectedSubscriptions;
 use self::encryption::Encryption;
-use self::filter_turns::FilterTurns;
+use self::in_use::InUse;
 use self::known_pools::KnownPools;
 use self::monitor::Monitor;
 use self::name_check::NameCheck;
@@ -113,7 +113,10 @@ pub struct Parts {
     /// Limits the number of claims and pops that are being withdrawn.
     withdrawals: Semaphore,
     shared_reads: SharedReads,
-    filter_turns: FilterTurns,
+    /// The locks of the projects that list queues with a filter, one list at a time. Requests wait in the
+    /// order in which they arrived. None is refused: the requests in front of it are bounded, and one
+    /// whose client disconnects stops waiting.
+    filter_turns: InUse<ProjectId, Mutex<()>>,
     waiting: Waiting,
     quotas: Arc<Quotas>,
     streams: ConcurrencyLimit,
@@ -217,7 +220,7 @@ impl Broker {
             writes: TaskTracker::new(),
             withdrawals: Semaphore::new(WITHDRAWALS_MAX),
             shared_reads: SharedReads::default(),
-            filter_turns: FilterTurns::default(),
+            filter_turns: InUse::default(),
             last_probe: Cached::new(Duration::ZERO),
             monitor: Monitor::new(options.monitored_queues),
             pooling: options.pooling,

@@ -280,7 +280,8 @@ impl Broker {
         let access =
             self.store.authorize(caller, Action::ListQueues, Resource::Project(project.clone(), query.kind))?;
         let limit = page_limit(query.limit, &self.limits)?;
-        let turn = (query.has_filter() || query.with_stats).then(|| self.filter_turns.of(project));
+        let turn = || self.filter_turns.get_or_insert_with(project.clone(), Arc::default);
+        let turn = (query.has_filter() || query.with_stats).then(turn);
         let _turn = match &turn {
             Some(turn) => Some(turn.lock().await),
             None => None,
@@ -478,7 +479,8 @@ mod tests {
         let broker = Broker::new(store, limits(), push_config(), None, Arc::new(Metrics::default()));
         let (busy, other) = (caller("busy"), caller("other"));
         let filtering = QueueQuery { name: Some("q".to_owned()), ..QueueQuery::default() };
-        let running = broker.filter_turns.of(&busy.as_client().unwrap().project);
+        let project = busy.as_client().unwrap().project.clone();
+        let running = broker.filter_turns.get_or_insert_with(project, Arc::default);
         let running = running.lock().await;
 
         let waiting = broker.list_queues(&busy, &filtering);

@@ -2,14 +2,12 @@
 //! each name is resolved and checked when a connection is made, and the connection goes to one of
 //! the addresses that were checked.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::future::Future;
-use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +28,7 @@ use tower_service::Service;
 use tracing::{info, warn};
 
 use super::connections::{CountingConnector, OpenConnections};
+use crate::broker::in_use::InUse;
 use crate::domain::address_rules::RefusedName;
 use crate::domain::{AddressRules, ProjectId, PushConfig, Subscriber};
 use crate::outbound;
@@ -113,7 +112,8 @@ pub(super) struct SubscriberClient {
     /// closed after its request.
     open: OpenConnections,
     kept_max: usize,
-    hosts: Bounds<String>,
+    max_per_host: usize,
+    hosts: InUse<String, Admission>,
     /// The connections to the mail server. They do not count towards `connections`, so that mails and
     /// requests never wait for each other.
     mail: Shared,
@@ -122,43 +122,21 @@ pub(super) struct SubscriberClient {
 /// Connections that all projects share.
 struct Shared {
     all: Arc<Admission>,
-    projects: Bounds<ProjectId>,
+    max_per_project: usize,
+    projects: InUse<ProjectId, Admission>,
 }
 
 impl Shared {
     fn new(max: usize) -> Self {
-        Self { all: Admission::new(max), projects: Bounds::new(max.div_ceil(SHARE_OF_PROJECT)) }
+        let max_per_project = max.div_ceil(SHARE_OF_PROJECT);
+        Self { all: Admission::new(max), max_per_project, projects: InUse::default() }
     }
 
     /// Waits for a connection, within the share of the project and in its turn.
     async fn turn(&self, project: &ProjectId) -> [Permit; 2] {
-        let own = turn(&self.projects.of(project.clone()), project).await;
+        let own = self.projects.get_or_insert_with(project.clone(), || Admission::new(self.max_per_project));
+        let own = turn(&own, project).await;
         [own, turn(&self.all, project).await]
-    }
-}
-
-/// A bound on the connections of each host or project. One that nobody uses takes no memory.
-struct Bounds<K> {
-    max: usize,
-    used: Mutex<HashMap<K, Weak<Admission>>>,
-}
-
-impl<K: Eq + Hash> Bounds<K> {
-    fn new(max: usize) -> Self {
-        Self { max, used: Mutex::default() }
-    }
-
-    fn of(&self, key: K) -> Arc<Admission> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(admission) = used.get(&key).and_then(Weak::upgrade) {
-            return admission;
-        }
-        if used.len() >= 2 * used.values().filter(|admission| admission.strong_count() > 0).count() + 64 {
-            used.retain(|_, admission| admission.strong_count() > 0);
-        }
-        let admission = Admission::new(self.max);
-        used.insert(key, Arc::downgrade(&admission));
-        admission
     }
 }
 
@@ -194,13 +172,13 @@ impl SubscriberClient {
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(connector);
         let connections = Shared::new(config.max_connections);
-        let hosts = Bounds::new(config.max_connections_per_host);
         Self {
             http,
             connections,
             open,
             kept_max: config.max_connections,
-            hosts,
+            max_per_host: config.max_connections_per_host,
+            hosts: InUse::default(),
             mail: Shared::new(mail_connections_max),
         }
     }
@@ -211,7 +189,8 @@ impl SubscriberClient {
         let Some(url) = subscriber.url() else {
             return ConnectionPermit { _connection: self.mail.turn(project).await, _host: None };
         };
-        let host = self.hosts.of(format!("{}:{}", url.host_str().unwrap_or_default(), subscriber.port()));
+        let host = format!("{}:{}", url.host_str().unwrap_or_default(), subscriber.port());
+        let host = self.hosts.get_or_insert_with(host, || Admission::new(self.max_per_host));
         let host = turn(&host, project).await;
         ConnectionPermit { _connection: self.connections.turn(project).await, _host: Some(host) }
     }
