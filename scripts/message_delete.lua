@@ -1,15 +1,14 @@
 -- Deletes one message: a claimed message if its claim is given, an available message if none is.
 --
--- ARGV  1 message key    2 claim id, or empty    3 'malformed' if the client gave something that is
---       not a claim id, else empty
+-- ARGV  1 message key    2 claim id, or empty
 -- Returns {'due'} if due changes must be applied first; {'done', 1} if the message is deleted, and
 --       {'done', 0} if it did not exist. With nothing deleted it also returns:
 --   {'claimed'} if the message is claimed and no claim was given;
 --   {'unclaimed'} if a claim was given and the message is not claimed;
 --   {'claimed_by_other'} if the message is under another claim;
 --   {'unknown_claim'} if the given claim is not live.
-assert(#ARGV == 3, 'message_delete: 3 arguments')
-local key, claim, malformed = ARGV[1], ARGV[2], ARGV[3] == 'malformed'
+assert(#ARGV == 2, 'message_delete: 2 arguments')
+local key, claim = ARGV[1], ARGV[2]
 
 if load_queue() then
   return {'due'}
@@ -19,9 +18,7 @@ if not entry then
   return {'done', 0}
 end
 local holding_claim = set == call.in_flight and claim_in(entry) or NO_CLAIM
-if malformed then
-  return {'unknown_claim'}
-elseif claim == '' and holding_claim ~= NO_CLAIM then
+if claim == '' and holding_claim ~= NO_CLAIM then
   return {'claimed'}
 elseif claim ~= '' and holding_claim == NO_CLAIM then
   return {'unclaimed'}

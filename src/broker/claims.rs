@@ -103,12 +103,8 @@ impl Broker {
     /// Returns the claim with the messages that it still holds.
     pub async fn get_claim(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Claim, Error> {
         let store = self.store.authorize(caller, Action::GetClaim, queue)?.admit().await?;
-        let missing = || no_claim(queue, id);
-        let Some(id) = ClaimId::parse(id) else {
-            store.ping().await?;
-            return Err(missing());
-        };
-        let mut claim = store.get_claim(queue, id).await?.ok_or_else(missing)?;
+        let found = store.get_claim(queue, ClaimId::parse_or_unknown(id)).await?;
+        let mut claim = found.ok_or_else(|| no_claim(queue, id))?;
         drop(store);
         claim.messages = self.encryption.decrypt_all(queue, claim.messages)?;
         Ok(claim)
@@ -141,11 +137,7 @@ impl Broker {
         // Only the creation of a claim has a minimum grace.
         let term = self.check_term(term, 0)?;
         let store = access.admit().await?;
-        let missing = no_claim(&queue, id);
-        let Some(id) = ClaimId::parse(id) else {
-            store.ping().await?;
-            return Err(missing);
-        };
+        let (missing, id) = (no_claim(&queue, id), ClaimId::parse_or_unknown(id));
         let renewed = self.run_to_completion(async move { store.renew_claim(&queue, id, term).await }).await?;
         renewed.ok_or(missing)
     }
@@ -163,11 +155,7 @@ impl Broker {
         let access = self.store.authorize(caller, Action::ReturnMessage, &queue)?;
         let delay_s = check_range("delay", delay_s.unwrap_or(0), 0, self.limits.max_claim_ttl)?;
         let store = access.admit().await?;
-        let missing = no_claim(&queue, claim);
-        let Some(claim) = ClaimId::parse(claim) else {
-            store.ping().await?;
-            return Err(missing);
-        };
+        let (missing, claim) = (no_claim(&queue, claim), ClaimId::parse_or_unknown(claim));
         let change = match MessageId::parse(id, &queue) {
             Some(id) => {
                 self.run_to_completion(async move { store.return_message(&queue, claim, id, delay_s).await }).await?
@@ -186,9 +174,7 @@ impl Broker {
     /// Ends the claim, if it is live. The messages that it still holds become available again.
     pub async fn release_claim(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::ReleaseClaim, &queue)?.admit().await?;
-        let Some(id) = ClaimId::parse(id) else {
-            return Ok(store.ping().await?);
-        };
+        let id = ClaimId::parse_or_unknown(id);
         self.run_to_completion(async move { Ok(store.release_claim(&queue, id).await?) }).await
     }
 

@@ -67,20 +67,13 @@ impl Broker {
     /// Returns the task.
     pub async fn get_task(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Task, Error> {
         let store = self.store.authorize(caller, Action::GetTask, queue)?.admit().await?;
-        let missing = || no_task(queue, id);
-        let Some(id) = TaskId::parse(id) else {
-            store.ping().await?;
-            return Err(missing());
-        };
-        store.get_task(queue, id).await?.ok_or_else(missing)
+        store.get_task(queue, TaskId::parse_or_unknown(id)).await?.ok_or_else(|| no_task(queue, id))
     }
 
     /// Stops the task if it is running. Otherwise removes it, if it exists.
     pub async fn delete_task(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::DeleteTask, &queue)?.admit().await?;
-        let Some(id) = TaskId::parse(id) else {
-            return Ok(store.ping().await?);
-        };
+        let id = TaskId::parse_or_unknown(id);
         self.run_to_completion(async move { Ok(store.delete_task(&queue, id).await?) }).await
     }
 

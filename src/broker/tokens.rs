@@ -66,13 +66,7 @@ impl Broker {
         let client = require_client(caller)?;
         let access = self.store.authorize(caller, Action::ListTokens, &client.project)?;
         refuse_token(id)?;
-        let store = access.admit().await?;
-        let found = if let Some(id) = TokenId::parse(id) {
-            store.get_token(id).await?
-        } else {
-            store.ping().await?;
-            None
-        };
+        let found = access.admit().await?.get_token(TokenId::parse_or_unknown(id)).await?;
         let managed = found.filter(|token| may_manage(client, &token.grant));
         managed.ok_or_else(|| Error::NoToken(format!("Token {id} does not exist")))
     }
@@ -84,9 +78,7 @@ impl Broker {
         let access = self.store.authorize(caller, Action::DeleteToken, &client.project)?;
         refuse_token(id)?;
         let store = access.admit().await?;
-        let Some(id) = TokenId::parse(id) else {
-            return Ok(store.ping().await?);
-        };
+        let id = TokenId::parse_or_unknown(id);
         // The grant of a token never changes.
         let is_managed =
             client.is_admin() || store.get_token(id).await?.is_some_and(|token| may_manage(client, &token.grant));

@@ -80,7 +80,7 @@ pub trait MessageStore: QueueStore {
         &self,
         queue: &QueueId,
         id: MessageId,
-        claim: Option<PresentedClaim>,
+        claim: Option<ClaimId>,
     ) -> Result<DeleteOutcome, Error>;
 
     /// Deletes the messages that exist, whether they are claimed or not.
@@ -222,15 +222,6 @@ pub struct Page {
     /// query examined none, this is its start position. A query that starts here examines what this
     /// one did not.
     pub reached: Option<Rank>,
-}
-
-/// The claim id that a client sends with a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PresentedClaim {
-    /// A claim id.
-    Id(ClaimId),
-    /// A text that is not a claim id, so that no claim matches it.
-    Malformed,
 }
 
 /// The result of a deletion.

@@ -56,7 +56,7 @@ pub use deliveries::{
 pub use error::{Error, unless_unreadable};
 pub use maintenance::{Backup, BackupStart, Check, Maintenance, Schedule};
 use messages::REPLY_BYTES_MAX;
-pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
+pub use messages::{DeleteOutcome, Listing, MessageStore, Page, Popped, Post, PostOutcome};
 pub use monitoring::{DiskUsage, Monitoring, PoolState, Processed};
 pub use moved_messages::{Arrival, Destinations, MovedBatch, MovedMessageStore, QueueEpoch};
 pub use pools::{

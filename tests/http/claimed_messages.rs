@@ -95,13 +95,15 @@ async fn deleting_a_claimed_message_requires_its_claim_id() {
         let description = refused(api.delete(&format!("{path}?claim_id={claim}")), 400, REFUSED).await;
         assert_eq!(description, "The specified claim does not exist or has expired.", "{claim}");
     }
+    let malformed = refused(api.delete(&format!("{PATH}/{}?claim_id=x", ids[2])), 400, REFUSED).await;
+    assert_eq!(malformed, "The specified claim does not exist or has expired.");
     let unclaimed = format!("{PATH}/{}?claim_id={}", ids[2], one.id);
     let description = refused(api.delete(&unclaimed), 400, REFUSED).await;
     assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
     assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [0, 1, 2]);
 
-    for _ in 0..2 {
-        answered(api.delete(&format!("{path}?claim_id={}", one.id)), 204).await;
+    for claim in [one.id.as_str(), one.id.as_str(), "x"] {
+        answered(api.delete(&format!("{path}?claim_id={claim}")), 204).await;
     }
     assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [1, 2]);
     assert_eq!(answered(api.get(&one.path), 200).await.json()["messages"], json!([]));

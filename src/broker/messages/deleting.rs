@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::broker::{Action, Broker, Error};
 use crate::domain::{ClaimId, MessageId, QueueId, Warning, WithWarnings};
-use crate::storage::{DeleteOutcome, PresentedClaim};
+use crate::storage::DeleteOutcome;
 
 impl Broker {
     /// Deletes the message with this id, if it exists. Deleting a claimed message requires its
@@ -21,7 +21,14 @@ impl Broker {
             store.ping().await?;
             return Ok(WithWarnings { value: (), warnings: vec![Warning::InvalidMessageId] });
         };
-        let claim = claim.map(|claim| ClaimId::parse(claim).map_or(PresentedClaim::Malformed, PresentedClaim::Id));
+        let claim = match claim.map(ClaimId::parse) {
+            // No claim has this id, not even one of a message that is not claimed.
+            Some(None) => {
+                let exists = !store.get_messages(&queue, &[id], false).await?.is_empty();
+                return if exists { Err(Error::UnknownClaim) } else { Ok(WithWarnings::none(())) };
+            }
+            claim => claim.flatten(),
+        };
         let deletion = self.run_to_completion(async move { store.delete_message(&queue, id, claim).await }).await?;
         outcome(deletion).map(WithWarnings::none)
     }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::lookup::{ATTEMPTS_MAX, no_subscription, now_s, parse_id};
+use super::lookup::{ATTEMPTS_MAX, no_subscription, now_s};
 use super::mail;
 use crate::auth::Caller;
 use crate::broker::access::Access;
@@ -12,7 +12,7 @@ use crate::domain::mail_rules::InvalidMail;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
     ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscriber,
-    SubscriptionDraft, SubscriptionSettings, SubscriptionState, SubscriptionStatus,
+    SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState, SubscriptionStatus,
 };
 use crate::storage::{self, SubscriptionChange, SubscriptionUpdate};
 
@@ -191,7 +191,7 @@ impl Broker {
         change: impl Fn(&SubscriptionStatus) -> Result<Changed, Error> + Send + Sync + 'static,
     ) -> Result<SubscriptionStatus, Error> {
         let store = access.admit().await?;
-        let id = parse_id(&store, id).await?;
+        let (missing, id) = (no_subscription(id), SubscriptionId::parse_or_unknown(id));
         let this = self.clone();
         self.run_to_completion(async move {
             for _ in 0..ATTEMPTS_MAX {
@@ -200,7 +200,7 @@ impl Broker {
                     let text = "the subscription belongs to a WebSocket, whose client can only delete it";
                     return Err(Error::Conflict(text.to_owned()));
                 }
-                let mut found = found.ok_or_else(|| no_subscription(&id.to_string()))?;
+                let Some(mut found) = found else { return Err(missing) };
                 found.awaits_confirmation = this.awaits_confirmation(&found.subscription);
                 let Changed { settings, ttl_s } = change(&found)?;
                 if settings == found.subscription.settings && ttl_s.is_none() {

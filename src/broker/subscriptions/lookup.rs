@@ -2,7 +2,6 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::broker::access::AdmittedStore;
 use crate::broker::messages::Since;
 use crate::broker::{Broker, Error};
 use crate::domain::{ConfirmationKind, ConfirmationRequest, QueueId, SubscriptionId, SubscriptionSettings};
@@ -35,15 +34,6 @@ impl Broker {
             });
         }
     }
-}
-
-/// Parses an id. No subscription has a malformed one, but a store that is down is reported first.
-pub(super) async fn parse_id(store: &AdmittedStore, id: &str) -> Result<SubscriptionId, Error> {
-    if let Some(id) = SubscriptionId::parse(id) {
-        return Ok(id);
-    }
-    store.ping().await?;
-    Err(no_subscription(id))
 }
 
 pub(super) fn no_subscription(id: &str) -> Error {

@@ -1,6 +1,6 @@
 //! Reads and deletes subscriptions.
 
-use super::lookup::{no_subscription, parse_id};
+use super::lookup::no_subscription;
 use crate::auth::Caller;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
@@ -48,7 +48,7 @@ impl Broker {
         id: &str,
     ) -> Result<SubscriptionStatus, Error> {
         let store = self.store.authorize(caller, Action::GetSubscription, queue)?.admit().await?;
-        let known = parse_id(&store, id).await?;
+        let known = SubscriptionId::parse_or_unknown(id);
         if let Some(subscription) = self.connected.get(queue, known) {
             return Ok(of_connection(subscription));
         }
@@ -59,9 +59,7 @@ impl Broker {
     /// Deletes the subscription, if it exists.
     pub async fn delete_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::DeleteSubscription, &queue)?.admit().await?;
-        let Some(id) = SubscriptionId::parse(id) else {
-            return Ok(store.ping().await?);
-        };
+        let id = SubscriptionId::parse_or_unknown(id);
         if self.connected.delete(&queue, id) {
             return Ok(());
         }
@@ -88,7 +86,7 @@ impl Broker {
     /// Returns the last attempts to notify the subscriber, the newest first.
     pub async fn list_attempts(&self, caller: &Caller, queue: &QueueId, id: &str) -> Result<Vec<Attempt>, Error> {
         let store = self.store.authorize(caller, Action::ListAttempts, queue)?.admit().await?;
-        let known = parse_id(&store, id).await?;
+        let known = SubscriptionId::parse_or_unknown(id);
         store.list_attempts(queue, known).await?.ok_or_else(|| no_subscription(id))
     }
 }

@@ -6,8 +6,8 @@ use super::PooledStore;
 use super::search::{at, at_existing};
 use crate::domain::{ClaimId, Creation, Durability, Message, MessageId, Metadata, QueueId, Stats, Taken};
 use crate::storage::{
-    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, SealedBodies,
-    SealedPage, SealedPosition, SealedReplacement,
+    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, SealedBodies, SealedPage,
+    SealedPosition, SealedReplacement,
 };
 
 #[async_trait]
@@ -49,7 +49,7 @@ impl MessageStore for PooledStore {
         &self,
         queue: &QueueId,
         id: MessageId,
-        claim: Option<PresentedClaim>,
+        claim: Option<ClaimId>,
     ) -> Result<DeleteOutcome, Error> {
         at!(self, queue, store => store.delete_message(queue, id, claim))
     }

@@ -21,9 +21,7 @@ use crate::domain::{
 };
 use crate::storage::entry::Entry;
 use crate::storage::key::{self, Key, id_of};
-use crate::storage::{
-    DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim, Processed, record,
-};
+use crate::storage::{DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, Processed, record};
 
 /// Number of shards that one script counts.
 const SHARDS_PER_STEP: u16 = 128;
@@ -97,17 +95,12 @@ impl MessageStore for RedisStore {
         &self,
         queue: &QueueId,
         id: MessageId,
-        claim: Option<PresentedClaim>,
+        claim: Option<ClaimId>,
     ) -> Result<DeleteOutcome, Error> {
         if !id.is_of(queue) {
             return Ok(DeleteOutcome::Done);
         }
-        let (claim, flag) = match claim {
-            None => (Bytes::new(), ""),
-            Some(PresentedClaim::Id(claim)) => (arguments::claim(claim), ""),
-            Some(PresentedClaim::Malformed) => (Bytes::new(), "malformed"),
-        };
-        let args = [arguments::message_key(id), claim, Bytes::from_static(flag.as_bytes())];
+        let args = [arguments::message_key(id), claim.map_or_else(Bytes::new, arguments::claim)];
         let (kind, mut reply) = self.run_applying_due(&MESSAGE_DELETE, queue, &args).await?;
         match kind.as_str() {
             "done" => self.count_deletion(&mut reply),

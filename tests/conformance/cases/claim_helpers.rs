@@ -1,7 +1,7 @@
 //! Helpers for cases on claims: claim, show, renew, release, and list with the claimed messages.
 
 use sukkal::domain::{Claim, ClaimId, ClientId, Fence, MessageId, NewClaim, NewMessage, QueueId, Scope, Term};
-use sukkal::storage::{DeleteOutcome, Listing, PresentedClaim};
+use sukkal::storage::{DeleteOutcome, Listing};
 
 use crate::conformance::support::subject::{Subject, client, ids_of};
 
@@ -105,7 +105,7 @@ impl Subject {
         id: MessageId,
         claim: Option<ClaimId>,
     ) -> DeleteOutcome {
-        self.store().delete_message(queue, id, claim.map(PresentedClaim::Id)).await.expect(OK)
+        self.store().delete_message(queue, id, claim).await.expect(OK)
     }
 
     pub(in crate::conformance) async fn delete_claimed(

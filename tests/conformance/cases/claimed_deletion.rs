@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sukkal::domain::ClaimId;
-use sukkal::storage::{DeleteOutcome, PresentedClaim};
+use sukkal::storage::DeleteOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
 
@@ -16,10 +16,6 @@ pub(in crate::conformance) async fn a_claimed_message_can_be_deleted_only_with_i
     let other = subject.claim(&queue, 1, TTL_S).await.id;
     let released = subject.claim(&queue, 1, TTL_S).await.id;
     subject.release(&queue, released).await;
-    let malformed = async |id| {
-        let deletion = subject.store().delete_message(&queue, id, Some(PresentedClaim::Malformed)).await;
-        deletion.expect("the store answers")
-    };
 
     assert_eq!(subject.delete_with_claim(&queue, ids[0], None).await, DeleteOutcome::ClaimRequired);
     assert_eq!(subject.delete_with_claim(&queue, ids[0], Some(other)).await, DeleteOutcome::ClaimedByAnother);
@@ -27,8 +23,6 @@ pub(in crate::conformance) async fn a_claimed_message_can_be_deleted_only_with_i
     assert_eq!(subject.delete_with_claim(&queue, ids[0], Some(ClaimId::random())).await, DeleteOutcome::UnknownClaim);
     assert_eq!(subject.delete_with_claim(&queue, ids[3], Some(own)).await, DeleteOutcome::NotClaimed);
     assert_eq!(subject.delete_with_claim(&queue, ids[3], Some(released)).await, DeleteOutcome::NotClaimed);
-    assert_eq!(malformed(ids[0]).await, DeleteOutcome::UnknownClaim);
-    assert_eq!(malformed(ids[3]).await, DeleteOutcome::UnknownClaim);
     subject.assert_available_and_claimed(&queue, &ids[3..], &ids[..3]).await;
 
     assert_eq!(subject.delete_with_claim(&queue, ids[0], Some(own)).await, DeleteOutcome::Done);
@@ -40,7 +34,6 @@ pub(in crate::conformance) async fn a_claimed_message_can_be_deleted_only_with_i
     for claim in [None, Some(own), Some(other), Some(ClaimId::random())] {
         assert_eq!(subject.delete_with_claim(&queue, ids[0], claim).await, DeleteOutcome::Done);
     }
-    assert_eq!(malformed(ids[0]).await, DeleteOutcome::Done);
     assert_eq!(subject.delete_with_claim(&subject.id("never"), ids[1], None).await, DeleteOutcome::Done);
     subject.assert_available_and_claimed(&queue, &ids[4..], &ids[1..3]).await;
 }

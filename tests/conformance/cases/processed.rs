@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 use sukkal::domain::{Creation, IdempotencyKey, QueueLimits};
-use sukkal::storage::{Post, PostOutcome, PresentedClaim, Processed};
+use sukkal::storage::{Post, PostOutcome, Processed};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};
@@ -18,7 +18,7 @@ pub(in crate::conformance) async fn posted_claimed_and_deleted_messages_are_coun
     assert_eq!(subject.store().processed(), Processed { posted: 9, ..NONE });
 
     let claim = subject.claim(&queue, 3, 60).await;
-    subject.store().delete_message(&queue, ids[0], Some(PresentedClaim::Id(claim.id))).await.unwrap();
+    subject.store().delete_message(&queue, ids[0], Some(claim.id)).await.unwrap();
     subject.release(&queue, claim.id).await;
     assert_eq!(subject.store().processed(), Processed { posted: 9, claimed: 3, deleted: 1, ..NONE });
 

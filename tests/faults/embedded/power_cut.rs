@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::json;
 use sukkal::domain::{ClaimId, ClientId, NewClaim, Taken, Term};
 use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, PresentedClaim, QueueStore};
+use sukkal::storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, QueueStore};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -189,7 +189,7 @@ async fn work(store: EmbeddedStore, shared: Arc<SharedState>, mut random: Random
                 continue;
             }
             shared.note(&name, |guarantee| guarantee.may_be_deleted = true);
-            match store.delete_message(&work, message.id, Some(PresentedClaim::Id(claim.id))).await {
+            match store.delete_message(&work, message.id, Some(claim.id)).await {
                 Ok(DeleteOutcome::Done) => shared.note(&name, |guarantee| guarantee.is_deleted = true),
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => return,

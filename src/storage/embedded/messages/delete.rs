@@ -7,13 +7,13 @@ use crate::storage::embedded::rows::keys::own_keys;
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::key::key_of;
-use crate::storage::{DeleteOutcome, Error, PresentedClaim};
+use crate::storage::{DeleteOutcome, Error};
 
 pub(crate) async fn delete_message(
     store: &EmbeddedStore,
     queue: &QueueId,
     id: MessageId,
-    claim: Option<PresentedClaim>,
+    claim: Option<ClaimId>,
 ) -> Result<DeleteOutcome, Error> {
     if !id.is_of(queue) {
         return Ok(DeleteOutcome::Done);
@@ -26,14 +26,13 @@ pub(crate) async fn delete_message(
                 return Ok(DeleteOutcome::Done);
             };
             match (claim, located.entry.claim) {
-                (Some(PresentedClaim::Malformed), _) => Ok(DeleteOutcome::UnknownClaim),
                 (None, Some(_)) => Ok(DeleteOutcome::ClaimRequired),
-                (Some(PresentedClaim::Id(_)), None) => Ok(DeleteOutcome::NotClaimed),
-                (Some(PresentedClaim::Id(claim)), Some(holder)) if claim != holder => {
+                (Some(_), None) => Ok(DeleteOutcome::NotClaimed),
+                (Some(claim), Some(holder)) if claim != holder => {
                     let is_live = transaction.view.claim(number, claim)?.is_some();
                     Ok(if is_live { DeleteOutcome::ClaimedByAnother } else { DeleteOutcome::UnknownClaim })
                 }
-                (None, None) | (Some(PresentedClaim::Id(_)), Some(_)) => {
+                (None, None) | (Some(_), Some(_)) => {
                     transaction.remove(number, &located)?;
                     transaction.processed.deleted += 1;
                     Ok(DeleteOutcome::Done)

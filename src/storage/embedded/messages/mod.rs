@@ -7,7 +7,7 @@ use crate::storage::embedded::rows::keys::own_keys;
 use crate::storage::embedded::rows::located::Located;
 use crate::storage::embedded::store::EmbeddedStore;
 use crate::storage::embedded::transaction::writer::Step;
-use crate::storage::{DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome, PresentedClaim};
+use crate::storage::{DeleteOutcome, Error, Listing, MessageStore, Page, Popped, Post, PostOutcome};
 
 mod delete;
 pub(super) mod list;
@@ -51,7 +51,7 @@ impl MessageStore for EmbeddedStore {
         &self,
         queue: &QueueId,
         id: MessageId,
-        claim: Option<PresentedClaim>,
+        claim: Option<ClaimId>,
     ) -> Result<DeleteOutcome, Error> {
         delete::delete_message(self, queue, id, claim).await
     }
