@@ -27,6 +27,7 @@ const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 pub(super) const RENEWAL_TIME: Duration = Duration::from_secs(30);
 pub(super) const OWN_TOKEN: &str = "X-Auth-Token";
 const SUBJECT_TOKEN: &str = "X-Subject-Token";
+pub(super) const LATE: &str = "Keystone does not answer in time";
 pub(super) const NOT_A_URL: &str = "keystone.auth_url is not a URL";
 const NEW_TOKEN_REFUSED: &str = "Keystone refuses the new token of the service user";
 

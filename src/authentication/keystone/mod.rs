@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, timeout};
 
-use self::client::{Expired, KeystoneClient};
+use self::client::{Expired, KeystoneClient, LATE};
 pub use self::trusts::KeystoneTrusts;
 use super::lookups::{Bounds, Lookups, Outcome};
 use super::outage::Outage;
@@ -33,7 +33,6 @@ const VALIDATIONS_MAX: usize = 1_024;
 /// Maximum size of a token, in bytes. Those of Keystone have some hundred bytes, or about a thousand
 /// if they are signed.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
-const LATE: &str = "Keystone does not answer in time";
 
 /// The strategy `keystone`. Clones share what is remembered.
 #[derive(Clone)]

@@ -13,8 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, timeout};
 
-use super::LATE;
-use super::client::{KeystoneClient, NOT_A_URL, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
+use super::client::{KeystoneClient, LATE, NOT_A_URL, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
 use super::document::user_login;
 use crate::auth::{AuthenticationError, Identity, Trusts};
 use crate::authentication::lookups::{Bounds, Lookups};
