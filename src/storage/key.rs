@@ -26,6 +26,18 @@ pub(super) fn key(rank: u64, nonce: [u8; NONCE_BYTES]) -> [u8; KEY_BYTES] {
     key
 }
 
+/// Returns the first key after all keys with this prefix.
+pub(super) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
 /// Returns the id of the message with this key.
 pub(super) fn id_of(queue: &QueueId, key: &[u8]) -> Result<MessageId, Error> {
     if key.len() != KEY_BYTES {

@@ -1,10 +1,10 @@
 //! What a store must do, as traits. `redis` and `embedded` implement them, and the suite in
 //! `tests/conformance` runs against both.
 //!
-//! Each method is one complete, atomic operation; callers never compose steps. `None` and empty
-//! lists mean that something does not exist. An [`Error`] means that the store could not do what
-//! was asked. A queue that does not exist has no messages. All times are those of the store's own
-//! clock.
+//! Each method is one complete, atomic operation; callers never compose steps. Only operations on rarely
+//! used records are steps that are composed once, above [`Records`]. `None` and empty lists mean that
+//! something does not exist. An [`Error`] means that the store could not do what was asked. A queue that
+//! does not exist has no messages. All times are those of the store's own clock.
 //!
 //! A message that has expired does not exist for any method, even if the store has not reclaimed it
 //! yet. A message is *available* if it is not claimed, not delayed and not returned with a delay. A
@@ -31,6 +31,7 @@ mod pools;
 mod queues;
 mod quotas;
 mod record;
+mod records;
 pub mod redis;
 mod redrive;
 mod sealed_bodies;
@@ -67,6 +68,7 @@ use queues::complete_summaries;
 pub use queues::{NameRange, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome};
 pub use quotas::{MeasuredQueues, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
 pub use record::stored_bytes;
+pub use records::{Condition, Indexed, Indexes, Read, Records, Row, Table, Write, Written};
 pub use redrive::run_redrive;
 pub use sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
 pub use subscriptions::{
@@ -77,6 +79,9 @@ pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore, Watchers};
+
+/// The tables of records that checks verify and migrations copy.
+static INDEXED_TABLES: [&Table; 1] = [&tokens::TOKENS];
 
 /// A complete store.
 pub trait Driver:
@@ -89,6 +94,7 @@ pub trait Driver:
     + SubscriptionStore
     + DeliveryStore
     + SealedBodies
+    + Records
     + TokenStore
     + WatchStore
     + Maintenance
@@ -110,6 +116,7 @@ impl<T> Driver for T where
         + SubscriptionStore
         + DeliveryStore
         + SealedBodies
+        + Records
         + TokenStore
         + WatchStore
         + Maintenance

@@ -10,12 +10,19 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::error::Error;
+use super::records::{Condition, Read, Records, Row, Table, Write, Written};
 use crate::domain::{Durability, Flavor, Pool, PoolName, PoolUri, ProjectId, QueueId};
 
 /// Maximum number of pools, with those that are retired.
 pub const POOLS_MAX: usize = 100;
 /// Maximum number of flavors of all projects together.
 pub const FLAVORS_MAX: usize = 1_000;
+
+/// The list of pools and flavors, and its version.
+static POOLS: Table = Table { tag: "pools", prefixes: [b's'; 4], indexes: None };
+
+/// Length of a version in front of a list, in bytes.
+const VERSION_BYTES: usize = 16;
 
 /// The key in Redis that has the [`DatabaseId`], for messages to operators.
 pub const DATABASE_KEY: &str = "sukkal:database";
@@ -27,14 +34,45 @@ pub struct DatabaseId(pub(super) String);
 
 /// Stores the list of pools and flavors as a whole.
 #[async_trait]
-pub trait PoolStore: Send + Sync {
+pub trait PoolStore: Records {
+    /// Returns the keys of the rows with the version and with the list. If there is one row for both, the
+    /// list follows the version.
+    fn pool_rows(&self) -> [Bytes; 2] {
+        ["version".into(), "list".into()]
+    }
+
     /// Returns the list, or `None` if it is still that of the version `known`.
-    async fn load_pools(&self, known: Option<&PoolsVersion>) -> Result<Option<PoolList>, Error>;
+    async fn load_pools(&self, known: Option<&PoolsVersion>) -> Result<Option<PoolList>, Error> {
+        let [version_row, list_row] = self.pool_rows().map(Read::Row);
+        if let Some(known) = known {
+            let (_, found) = self.read_rows(&POOLS, vec![version_row.clone()]).await?;
+            if found.iter().flatten().any(|row| row.value.starts_with(&known.0)) {
+                return Ok(None);
+            }
+        }
+        let (_, found) = self.read_rows(&POOLS, vec![version_row, list_row]).await?;
+        match &*found.concat() {
+            [both, same] if both.key == same.key => match both.value.split_at_checked(VERSION_BYTES) {
+                Some((version, list)) => decode(Bytes::copy_from_slice(version), list).map(Some),
+                None => Err(Error::Corrupt("the list of pools has no version".to_owned())),
+            },
+            [version, list] => decode(version.value.clone(), &list.value).map(Some),
+            _ => Ok(Some(PoolList::default())),
+        }
+    }
 
     /// Replaces the list if its version is still `last_known`; `None` stands for a list that was
     /// never stored. The new list gets a new version, whatever its own says. Returns whether the
     /// list was replaced.
-    async fn replace_pools(&self, last_known: Option<&PoolsVersion>, list: &PoolList) -> Result<bool, Error>;
+    async fn replace_pools(&self, last_known: Option<&PoolsVersion>, list: &PoolList) -> Result<bool, Error> {
+        let ([version_row, list_row], version) = (self.pool_rows(), PoolsVersion::random().0);
+        let begins = last_known.map(|known| known.0.clone());
+        let conditions = vec![Condition::Row { key: version_row.clone(), begins }];
+        let before = if list_row == version_row { version.clone() } else { Bytes::new() };
+        let list = Row { key: list_row, value: [&before[..], &encode(list)].concat().into() };
+        let puts = vec![Row { key: version_row, value: version }, list];
+        Ok(self.write_rows(&POOLS, Write { conditions, puts, ..Write::default() }).await? == Written::Done)
+    }
 
     /// Returns whether the pool has queues, or messages that deleted queues are to forward. Returns an
     /// error if that cannot be found out. A store that does not route queues to pools has none in them.

@@ -539,6 +539,13 @@ suite! {
             there_are_at_most_as_many_tokens_as_allowed,
             concurrent_creations_do_not_exceed_the_maximum,
         ],
+        records: [
+            a_write_is_made_only_if_all_conditions_hold,
+            a_repeated_write_has_no_further_effect,
+            concurrent_writes_create_exactly_the_maximum,
+            exactly_one_of_concurrent_replacements_succeeds,
+            rows_are_found_by_key_and_project_and_end,
+        ],
     }
 }
 

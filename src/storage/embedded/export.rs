@@ -14,7 +14,7 @@ use crate::domain::{ClaimId, QueueId, SubscriptionId, TaskId, TaskState};
 use crate::storage::embedded::engine::error::damaged;
 use crate::storage::embedded::engine::tables::Table;
 use crate::storage::embedded::rows::claim::ClaimRow;
-use crate::storage::embedded::rows::keys::{self, MIGRATION_ID, OUTBOX, Part, QUEUES, TOKENS, kept_until};
+use crate::storage::embedded::rows::keys::{self, MIGRATION_ID, OUTBOX, Part, QUEUES, kept_until};
 use crate::storage::embedded::rows::lease::Lease;
 use crate::storage::embedded::rows::located::{Located, SETS};
 use crate::storage::embedded::rows::queue::QueueRow;
@@ -25,7 +25,7 @@ use crate::storage::embedded::transaction::writer::Step;
 use crate::storage::migration::{Chunk, Fairness, Item, MessageSet, MigrationSource, QueueParts, Totals};
 use crate::storage::task_lease::TaskLease;
 use crate::storage::task_record::TaskRecord;
-use crate::storage::{Error, REPLY_BYTES_MAX};
+use crate::storage::{Error, INDEXED_TABLES, REPLY_BYTES_MAX, Row};
 
 /// Maximum number of items in a chunk.
 const ITEMS_PER_CHUNK: usize = 500;
@@ -118,10 +118,12 @@ impl<T: Table> View<T> {
             collector.finish()
         })?;
         let mut collector = Collector::new(chunks, None);
-        self.for_each_with(&[TOKENS], |key, record| {
-            let id = keys::token_at_end(key).ok_or_else(|| damaged("a token's id"))?;
-            collector.add(record.len(), Item::Token { id, record: Bytes::copy_from_slice(record) })
-        })?;
+        for table in INDEXED_TABLES {
+            self.for_each_with(&table.prefixes[..1], |key, value| {
+                let row = Row { key: Bytes::copy_from_slice(&key[1..]), value: Bytes::copy_from_slice(value) };
+                collector.add(value.len(), Item::Row { table, row })
+            })?;
+        }
         self.for_each_with(&keys::quotas_prefix(), |key, value| {
             let project = keys::decode_quotas(key);
             if project.is_none() && key != keys::quotas_prefix() {

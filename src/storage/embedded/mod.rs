@@ -23,16 +23,15 @@ mod maintenance;
 mod messages;
 mod moved_messages;
 mod outbox;
-mod pools;
 mod queues;
 mod quotas;
+mod records;
 mod rows;
 mod sealed_bodies;
 mod store;
 mod tasks;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod transaction;
 mod watch;
 

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::domain::{ClaimId, ClientId, Fence, ProjectId, QueueId, Sharding, SubscriptionId, TaskId, Tenant, TokenId};
+use crate::domain::{ClaimId, ClientId, Fence, ProjectId, QueueId, Sharding, SubscriptionId, TaskId, Tenant};
 use crate::storage::entry::Entry;
+use crate::storage::records::{Row, Table};
 use crate::storage::task_lease::TaskLease;
 
 /// Some of the items of a queue, or of those that belong to no queue.
@@ -71,9 +72,10 @@ pub(in crate::storage) enum Item {
         last: u64,
         end_us: u64,
     },
-    Token {
-        id: TokenId,
-        record: Bytes,
+    /// A row of a table with indexes.
+    Row {
+        table: &'static Table,
+        row: Row,
     },
     /// The quotas of a project, or the version of their list.
     Quotas {

@@ -20,6 +20,7 @@ pub(super) use items::{Fairness, Item, MessageSet, QueueParts, Totals};
 
 use super::error::Error;
 use super::maintenance::{Check, Maintenance};
+use super::tokens::TOKENS;
 
 /// Number of chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 2;
@@ -94,7 +95,7 @@ impl Counts {
                 Item::Retry { .. } => self.retries += 1,
                 Item::Task { .. } => self.tasks += 1,
                 Item::Outcome { .. } => self.outcomes += 1,
-                Item::Token { .. } => self.tokens += 1,
+                Item::Row { table, .. } => self.tokens += u64::from(table.tag == TOKENS.tag),
                 Item::Progress { .. } | Item::Attempt { .. } | Item::Tombstone { .. } | Item::Quotas { .. } => {}
             }
         }

@@ -1,37 +1,24 @@
-//! What belongs to no queue, and is in the management store: tokens and quotas. The catalogue is
+//! What belongs to no queue, and is in the management store: records, such as tokens, and quotas. The catalogue is
 //! there too.
 
 use async_trait::async_trait;
 
 use super::PooledStore;
 use super::search::at;
-use crate::domain::{NewToken, PoolName, ProjectId, QueueId, QueueName, QuotaOverrides, TokenId, TokenRecord};
+use crate::domain::{PoolName, ProjectId, QueueId, QueueName, QuotaOverrides};
 use crate::storage::{
     Catalogue, Epoch, Error, MeasuredQueues, NameRange, Place, PlacePage, QueueUsage, QuotaList, QuotaStore,
-    QuotaVersion, TokenCreation, TokenStore, TokensMax,
+    QuotaVersion, Read, Records, Row, Table, Write, Written,
 };
 
 #[async_trait]
-impl TokenStore for PooledStore {
-    async fn create_token(&self, new: &NewToken, max: TokensMax) -> Result<TokenCreation, Error> {
-        self.0.management.create_token(new, max).await
+impl Records for PooledStore {
+    async fn read_rows(&self, table: &'static Table, reads: Vec<Read>) -> Result<(u64, Vec<Vec<Row>>), Error> {
+        self.0.management.read_rows(table, reads).await
     }
 
-    async fn get_token(&self, id: TokenId) -> Result<Option<TokenRecord>, Error> {
-        self.0.management.get_token(id).await
-    }
-
-    async fn list_tokens(
-        &self,
-        project: Option<&ProjectId>,
-        after: Option<TokenId>,
-        limit: usize,
-    ) -> Result<Vec<TokenRecord>, Error> {
-        self.0.management.list_tokens(project, after, limit).await
-    }
-
-    async fn delete_token(&self, id: TokenId) -> Result<(), Error> {
-        self.0.management.delete_token(id).await
+    async fn write_rows(&self, table: &'static Table, write: Write) -> Result<Written, Error> {
+        self.0.management.write_rows(table, write).await
     }
 }
 

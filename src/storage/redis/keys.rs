@@ -14,7 +14,8 @@
 //! | `sukkal:{set_aside}` | hash | records that a repair has found unreadable: `P/Q` and which record → its bytes |
 //! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `quotas.rs` |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
-//! | `sukkal:{tokens}:records` and so on | | the tokens: see `scripts/shared/tokens.lua` |
+//! | `sukkal:{tokens}:records` and so on | | the tokens: see `records.rs`, and `storage/tokens.rs` |
+//! | `sukkal:{pools}` | hash | the list of pools, and its version: see `storage/pools.rs` |
 //! | `sukkal:{P/Q}:queue`, `:messages` and so on | | the queue: see `scripts/shared/queue.lua` |
 //! | `sukkal:{P/Q}:moving` | hash | how far its move to another pool is: see `scripts/shared/moving.lua` |
 //! | `sukkal:{P/Q}:moving:queue` and so on | | the queue while it moves |
@@ -45,13 +46,8 @@ pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 pub(super) const SET_ASIDE: &str = "sukkal:{set_aside}";
 /// The quotas of all projects that have some.
 pub(super) const QUOTAS: &str = "sukkal:{quotas}";
-/// The list of pools and flavors.
-pub(super) const POOLS: &str = "sukkal:{pools}";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
-/// The tokens: their records, their ids, their ids by project, and their ids by expiry.
-pub(super) const TOKENS: [&str; 4] =
-    ["sukkal:{tokens}:records", "sukkal:{tokens}:ids", "sukkal:{tokens}:projects", "sukkal:{tokens}:ends"];
 /// Pattern for `SCAN` that matches every key.
 pub(super) const ANY: &str = "sukkal:*";
 /// Pattern for `SCAN` that matches the first key of every queue.

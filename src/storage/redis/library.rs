@@ -217,7 +217,7 @@ fn micros(duration: Duration) -> usize {
 }
 
 /// The shared parts after the clock, in an order in which each uses only earlier ones.
-const SHARED: [&str; 29] = [
+const SHARED: [&str; 28] = [
     lua!("shared/define"),
     lua!("shared/call"),
     lua!("shared/queue"),
@@ -245,7 +245,6 @@ const SHARED: [&str; 29] = [
     lua!("shared/idempotency"),
     lua!("shared/subscriptions"),
     lua!("shared/deliveries"),
-    lua!("shared/tokens"),
     lua!("shared/moving"),
 ];
 

@@ -1,21 +1,17 @@
-//! The list of pools and flavors in Redis: a hash with the list and its version.
+//! Pools, which are databases of Redis: connects to them, and identifies them.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::keys;
-use super::reply::unknown_kind;
-use super::script::POOLS_REPLACE;
 use super::uri::{Clock, RedisPools};
 use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
 use crate::domain::PoolUri;
-use crate::storage::pools::{decode, encode};
 use crate::storage::watch::Watchers;
-use crate::storage::{DatabaseId, Error, PoolConnector, PoolList, PoolStore, PoolsVersion};
+use crate::storage::{DatabaseId, Error, PoolConnector, PoolStore};
 
 /// Maximum duration of a check of a pool.
 const CHECK_MAX: Duration = Duration::from_secs(3);
@@ -79,33 +75,4 @@ impl RedisStore {
     }
 }
 
-const VERSION: &str = "version";
-const LIST: &str = "list";
-
-#[async_trait]
-impl PoolStore for RedisStore {
-    async fn load_pools(&self, known: Option<&PoolsVersion>) -> Result<Option<PoolList>, Error> {
-        if let Some(known) = known {
-            let version = self.connection.command("HGET", keys::POOLS, &[VERSION]).await?.bytes_or_nil();
-            if version.as_ref() == Some(&known.0) {
-                return Ok(None);
-            }
-        }
-        let mut fields = self.connection.command("HMGET", keys::POOLS, &[VERSION, LIST]).await?;
-        match (fields.bytes_or_nil(), fields.bytes_or_nil()) {
-            (Some(version), Some(list)) => decode(version, &list).map(Some),
-            _ => Ok(Some(PoolList::default())),
-        }
-    }
-
-    async fn replace_pools(&self, last_known: Option<&PoolsVersion>, list: &PoolList) -> Result<bool, Error> {
-        let last_known = last_known.map_or_else(Bytes::new, |version| version.0.clone());
-        let args = vec![last_known, PoolsVersion::random().0, Bytes::from(encode(list))];
-        let mut reply = self.connection.run_on(&POOLS_REPLACE, vec![keys::POOLS.to_owned()], args).await?;
-        match reply.text()?.as_str() {
-            "replaced" => Ok(true),
-            "changed" => Ok(false),
-            kind => Err(unknown_kind("pools_replace", kind)),
-        }
-    }
-}
+impl PoolStore for RedisStore {}

@@ -4,7 +4,7 @@ use super::keys::KeyName;
 
 /// One Lua function: an atomic step.
 pub(super) struct Script {
-    /// Name of the file without its extension.
+    /// Name of the file without its extension, or another one if functions share a file.
     pub(super) name: &'static str,
     /// What the function does to data.
     pub(super) access: Access,
@@ -50,6 +50,9 @@ impl Script {
 }
 
 macro_rules! lua {
+    ($name:literal as $file:literal) => {
+        lua!($file)
+    };
     ($name:literal) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $name, ".lua"))
     };
@@ -57,12 +60,12 @@ macro_rules! lua {
 pub(super) use lua;
 
 macro_rules! scripts {
-    ($($constant:ident = $access:ident $name:literal [$($key:ident)*];)*) => {
+    ($($constant:ident = $access:ident $name:literal $(as $file:literal)? [$($key:ident)*];)*) => {
         $(pub(super) static $constant: Script = Script {
             name: $name,
             access: Access::$access,
             keys: &[$(KeyName::$key),*],
-            body: lua!($name),
+            body: lua!($name $(as $file)?),
         };)*
 
         /// All functions.
@@ -105,7 +108,6 @@ scripts! {
     MOVE_DISCARD = Writes "move_discard" [Queue Outbox Tombstone Due Moving];
     MIGRATION_WRITE = Writes "migration_write" [];
     POP_COMPLETE = Frees "pop_complete" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards Due];
-    POOLS_REPLACE = Writes "pools_replace" [];
     QUEUE_CHECK = Reads "queue_check" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Shards];
     QUEUE_CHECK_BYTES = Writes "queue_check_bytes" [Queue Messages Ready Delayed InFlight];
     QUEUE_CHECK_CLAIMS = Reads "queue_check_claims" [Queue Messages InFlight Leases Claims ClaimIds Shards Tasks TaskLeases];
@@ -119,6 +121,9 @@ scripts! {
     QUEUE_GET_STATS = Reads "queue_get_stats" [Queue Messages Ready InFlight Delayed];
     QUEUE_PAUSE = Writes "queue_pause" [Queue];
     QUEUE_PURGE = Frees "queue_purge" [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
+    RECORD_DELETE = Frees "record_delete" as "record_write" [];
+    RECORD_READ = Reads "record_read" [];
+    RECORD_WRITE = Writes "record_write" [];
     REDRIVE_LIST = Writes "redrive_list" [Queue Ready Outbox Tasks TaskLeases];
     REDRIVE_MOVE = Frees "redrive_move"
         [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
@@ -153,8 +158,4 @@ scripts! {
     TASK_CREATE = Writes "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
     TASK_FINISH = Frees "task_finish" [Queue Tasks TaskLeases];
     TASK_LEASE = Frees "task_lease" [Queue TaskLeases];
-    TOKEN_CREATE = Writes "token_create" [];
-    TOKEN_DELETE = Frees "token_delete" [];
-    TOKEN_GET = Reads "token_get" [];
-    TOKEN_LIST = Frees "token_list" [];
 }

@@ -43,6 +43,7 @@ pub(super) mod queue_limits;
 pub(super) mod queue_list;
 pub(super) mod queues;
 pub(super) mod quotas;
+pub(super) mod records;
 mod redis;
 pub(super) mod redrives;
 pub(super) mod returning;

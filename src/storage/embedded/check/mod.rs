@@ -17,10 +17,10 @@ mod deliveries;
 mod findings;
 mod outbox;
 mod queue;
+mod records;
 mod repair;
 mod scan;
 mod shards;
-mod tokens;
 
 impl<T: Table> View<T> {
     /// Verifies the whole store, which takes as long as reading it.
@@ -77,7 +77,7 @@ impl<T: Table> View<T> {
             );
         }
         self.check_outboxes(&mut check)?;
-        self.check_tokens(&mut check)?;
+        self.check_records(&mut check)?;
         Ok(check)
     }
 }

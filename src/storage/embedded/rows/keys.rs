@@ -63,19 +63,17 @@
 
 use std::ops::Bound;
 
-use crate::domain::{MessageId, ProjectId, QueueId, QueueName, TokenId};
+use crate::domain::{MessageId, ProjectId, QueueId, QueueName};
 use crate::storage::NameRange;
 use crate::storage::key::KEY_BYTES;
 use crate::storage::key::key_of;
 
-pub(in crate::storage::embedded) use crate::storage::key::Key;
+pub(in crate::storage::embedded) use crate::storage::key::{Key, prefix_end};
 
 pub(crate) const LAST_NUMBER: &[u8] = b"n";
-pub(crate) const POOLS: &[u8] = b"s";
 pub(crate) const QUEUES: u8 = b'q';
 pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';
-pub(crate) const TOKENS: u8 = b'k';
 pub(crate) const OUTBOX: u8 = b'b';
 pub(crate) const MIGRATION_ID: &[u8] = b"i";
 const PROJECTS: u8 = b'p';
@@ -84,9 +82,6 @@ const TOMBSTONES: u8 = b'g';
 const RECEIVED: u8 = b'a';
 const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
-const TOKENS_OF_PROJECT: u8 = b'l';
-const TOKEN_ENDS: u8 = b'e';
-const TOKEN_COUNTS: u8 = b'c';
 const QUOTAS: u8 = b'm';
 
 /// The kinds of rows that are stored under a contents number.
@@ -262,50 +257,19 @@ pub(crate) fn expiring_key(expiry: &[u8]) -> &[u8] {
     expiry.get(1 + TIME_BYTES..).unwrap_or_default()
 }
 
-/// Returns the key of a token.
-pub(crate) fn token(id: TokenId) -> Vec<u8> {
-    [&[TOKENS][..], id.as_bytes()].concat()
+/// Returns the common prefix of the keys of a project's rows, of a table of records with this prefix.
+pub(crate) fn of_project(prefix: u8, project: &ProjectId) -> Vec<u8> {
+    named(prefix, project, "")
 }
 
-/// Returns the key that records that a token belongs to a project.
-pub(crate) fn token_of_project(project: &ProjectId, id: TokenId) -> Vec<u8> {
-    [&*tokens_of_project(project), id.as_bytes()].concat()
+/// Returns the key that records when (µs) a row of a table ends.
+pub(crate) fn ending(prefix: u8, end_us: u64, key: &[u8]) -> Vec<u8> {
+    [&[prefix][..], &end_us.to_be_bytes(), key].concat()
 }
 
-/// Returns the common prefix of these keys of a project.
-pub(crate) fn tokens_of_project(project: &ProjectId) -> Vec<u8> {
-    named(TOKENS_OF_PROJECT, project, "")
-}
-
-/// Returns the common prefix of these keys of all projects.
-pub(crate) fn tokens_of_projects_prefix() -> [u8; 1] {
-    [TOKENS_OF_PROJECT]
-}
-
-/// Returns the key that records when (µs) a token expires, or the start of all keys with this time.
-pub(crate) fn token_end(ends_us: u64, id: Option<TokenId>) -> Vec<u8> {
-    let id = id.as_ref().map_or(&[][..], |id| id.as_bytes());
-    [&[TOKEN_ENDS][..], &ends_us.to_be_bytes(), id].concat()
-}
-
-/// Returns the common prefix of all those keys.
-pub(crate) fn token_ends_prefix() -> [u8; 1] {
-    [TOKEN_ENDS]
-}
-
-/// Returns the key of the number of tokens of a project, or of all tokens.
-pub(crate) fn token_count(project: Option<&ProjectId>) -> Vec<u8> {
-    project.map_or_else(|| vec![TOKEN_COUNTS], |project| named(TOKEN_COUNTS, project, ""))
-}
-
-/// Returns the common prefix of all those keys.
-pub(crate) fn token_counts_prefix() -> [u8; 1] {
-    [TOKEN_COUNTS]
-}
-
-/// Returns the id of the token with which a key ends.
-pub(crate) fn token_at_end(key: &[u8]) -> Option<TokenId> {
-    key.last_chunk().map(|id| TokenId::from_bytes(*id))
+/// Returns the key of the number of a project's rows, or of all rows.
+pub(crate) fn count(prefix: u8, project: Option<&ProjectId>) -> Vec<u8> {
+    project.map_or_else(|| vec![prefix], |project| of_project(prefix, project))
 }
 
 /// Returns the key that marks a contents number as discarded.
@@ -344,18 +308,6 @@ fn decode_named(mut rest: &[u8]) -> Option<QueueId> {
             [] => return None,
         }
     }
-}
-
-/// Returns the first key after all keys with this prefix.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            break;
-        }
-    }
-    end
 }
 
 /// Returns the common prefix of all keys of a part.

@@ -11,9 +11,9 @@ use crate::storage::delivery_record::{SubscriptionHead, decode_subscription, ret
 use crate::storage::entry::{Delivery, Entry};
 use crate::storage::key::rank_of;
 use crate::storage::migration::{Chunk, Fairness, Item, MessageSet, QueueParts};
-use crate::storage::redis::keys::{self, KeyName, QueueKeys, TOKENS};
+use crate::storage::redis::keys::{self, KeyName, QueueKeys};
+use crate::storage::redis::records::{entries, keys_of};
 use crate::storage::redis::shard_digits;
-use crate::storage::token_record::TokenHead;
 use crate::storage::{Error, policy, record};
 
 /// Ranks are divided into blocks of this many microseconds: see `scripts/shared/expirations.lua`.
@@ -67,19 +67,12 @@ impl Values {
     /// Adds an item that belongs to no queue.
     fn add_of_store(&mut self, item: Item) -> Result<(), Error> {
         match item {
-            Item::Token { id, record } => {
-                let [records, ids, projects, ends] = TOKENS;
-                let (head, id) = (TokenHead::decode(&record)?.0, Bytes::copy_from_slice(id.as_bytes()));
-                self.sorted(ids, id.clone(), 0);
-                if let Some(project) = &head.project {
-                    let project = project.as_str().as_bytes();
-                    let length = u16::try_from(project.len()).expect("ids of projects are short");
-                    self.sorted(projects, [&length.to_be_bytes()[..], project, &id].concat(), 0);
+            Item::Row { table, row } => {
+                let keys = keys_of(table);
+                for (index, member, score) in entries(table, &row)? {
+                    self.sorted(&keys[index], member, score);
                 }
-                if head.ends_us > 0 {
-                    self.sorted(ends, id.clone(), head.ends_us);
-                }
-                self.hash(records, id, record);
+                self.hash(&keys[0], row.key, row.value);
                 Ok(())
             }
             Item::Quotas { project, value } => {
@@ -190,7 +183,7 @@ impl QueueValues<'_> {
                 }
                 Ok(())
             }
-            item @ (Item::Token { .. } | Item::Quotas { .. }) => {
+            item @ (Item::Row { .. } | Item::Quotas { .. }) => {
                 Err(Error::Corrupt(format!("an item belongs to a queue: {item:?}")))
             }
         }

@@ -52,7 +52,7 @@ impl RedisStore {
         if !unreachable.is_empty() {
             return Err(Error::Unavailable("a server of the cluster does not answer".to_owned()));
         }
-        self.check_tokens(&mut check).await?;
+        self.check_tables(&mut check).await?;
         check_lists(self, &mut check).await?;
         Ok(check)
     }

@@ -12,11 +12,11 @@ use crate::storage::moved_messages::OutgoingMessage;
 use crate::storage::policy::Policy;
 use crate::storage::redis::RedisStore;
 use crate::storage::redis::keys::{self, QueueKeys};
+use crate::storage::redis::records::keys_of;
 use crate::storage::redis::reply;
 use crate::storage::redis::subscriptions::{read_id, read_subscription};
-use crate::storage::redis::tokens;
 use crate::storage::task_record::TaskRecord;
-use crate::storage::{Check, Error, QueueStore, SubscriptionStore, UpdateOutcome, record, token_record};
+use crate::storage::{Check, Error, INDEXED_TABLES, QueueStore, SubscriptionStore, UpdateOutcome, record};
 
 /// Approximate number of records that one command reads. Some have whole messages.
 const RECORDS_PER_STEP: &str = "20";
@@ -52,20 +52,23 @@ impl RedisStore {
         self.check_outbox(queue, check).await
     }
 
-    /// Reports the tokens that cannot be read.
-    pub(super) async fn check_tokens(&self, check: &mut Check) -> Result<(), Error> {
-        let mut cursor = "0".to_owned();
-        loop {
-            for (id, record) in self.scan(keys::TOKENS[0], &mut cursor).await? {
-                let read = tokens::read_id(&id).and_then(|id| token_record::decode(id, &record, 0));
-                if let Err(error) = read {
-                    check.add_finding("the tokens", error.reason());
+    /// Reports the rows of tables that cannot be read.
+    pub(super) async fn check_tables(&self, check: &mut Check) -> Result<(), Error> {
+        for table in INDEXED_TABLES {
+            let Some(indexes) = &table.indexes else { continue };
+            let ([rows, ..], mut cursor) = (keys_of(table), "0".to_owned());
+            loop {
+                for (key, value) in self.scan(&rows, &mut cursor).await? {
+                    if let Err(error) = (indexes.check)(&key, &value) {
+                        check.add_finding(format_args!("the {}", table.tag), error.reason());
+                    }
+                }
+                if cursor == "0" {
+                    break;
                 }
             }
-            if cursor == "0" {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     async fn check_metadata(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
