@@ -55,7 +55,7 @@ impl Service {
         };
         thread::spawn(move || lines.count());
         let url = format!("http://{address}");
-        while reqwest::get(format!("{url}/readyz")).await.map_or(true, |answer| answer.status() != 204) {
+        while support::plain_http::get(format!("{url}/readyz")).await.map_or(true, |answer| answer.status() != 204) {
             sleep(PAUSE).await;
         }
         Self { process, url, folder }

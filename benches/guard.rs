@@ -10,7 +10,6 @@ mod stub_keystone;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use reqwest::Client;
 use serde_json::{Value, json};
 use sukkal::domain::Token;
 
@@ -75,7 +74,7 @@ async fn instructions(variant: &Variant, posts: usize, is_short: bool) -> f64 {
         environment.extend(QUOTAS);
     }
     let service = Service::start(&redis.url(), &environment, is_short).await;
-    let client = Client::new();
+    let client = support::plain_http::client();
     let credential = match variant.authentication {
         Authentication::None => ("X-Project-ID", "p".to_owned()),
         Authentication::Keystone => ("X-Auth-Token", "gAAAAAcached".to_owned()),

@@ -115,7 +115,7 @@ async fn wait_until_ready(process: &mut Child, url: &str, home: PathBuf) {
     let give_up = Instant::now() + START_TIMEOUT;
     loop {
         // A response is sufficient, even one that requires a client id.
-        if reqwest::get(format!("{url}/v2/ping")).await.is_ok() {
+        if support::plain_http::get(format!("{url}/v2/ping")).await.is_ok() {
             return;
         }
         let over = process.try_wait().unwrap().is_some() || Instant::now() > give_up;

@@ -67,7 +67,7 @@ impl RabbitMq {
     pub(crate) async fn create_queue(&mut self) -> Result<(), String> {
         let give_up = Instant::now() + START_TIMEOUT;
         let url = format!("{}/api/queues/%2F/q-0", self.url);
-        let http = reqwest::Client::new();
+        let http = support::plain_http::client();
         loop {
             let _was_there = http.delete(&url).basic_auth("guest", Some("guest")).send().await;
             let json = serde_json::json!({"durable": true});

@@ -1,27 +1,19 @@
 //! A client for JSON documents of servers that the operator has named. Answers are bounded in size
 //! and time. The client follows no redirects and uses no proxy.
 
+use std::mem;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
-use hyper::{Request, StatusCode};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::time::timeout;
 use tokio_rustls::rustls::RootCertStore;
 use tracing::warn;
 
-use super::{root_cause, tls_config, trusted_certificates};
+use super::{body_of, http_client, root_cause, trusted_certificates};
 use crate::text::without_mark;
 
-/// Maximum time to connect.
-const CONNECT_DURATION_MAX: Duration = Duration::from_secs(5);
 /// Maximum time from the request to the last byte of the answer.
 pub const ANSWER_DURATION_MAX: Duration = Duration::from_secs(10);
 /// Time for which an unused connection is kept open.
@@ -31,7 +23,7 @@ const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const OWN_NAME: HeaderValue = HeaderValue::from_static(concat!("Sukkal/", env!("CARGO_PKG_VERSION")));
+const OWN_NAME: &str = concat!("Sukkal/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no document. The text has no part of the request or of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -65,13 +57,13 @@ pub struct Answer {
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    body: Bytes,
+    body: Vec<u8>,
 }
 
 /// A client for JSON documents. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct JsonClient {
-    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Client,
 }
 
 impl Default for JsonClient {
@@ -80,46 +72,35 @@ impl Default for JsonClient {
             warn!(%error, "servers with https cannot be reached");
             RootCertStore::empty()
         });
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_DURATION_MAX));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config(trusted))
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let http = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
+        let http = http_client(trusted)
+            .default_headers(HeaderMap::from_iter([(ACCEPT, JSON)]))
+            .user_agent(OWN_NAME)
+            .timeout(ANSWER_DURATION_MAX)
             .pool_idle_timeout(IDLE_DURATION_MAX)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .build(connector);
+            .build()
+            .expect("these settings are valid");
         Self { http }
     }
 }
 
 impl JsonClient {
+    /// Prepares a request.
+    pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
+        self.http.request(method, url)
+    }
+
     /// Sends a request, and reads the whole answer.
-    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        request.headers_mut().insert(ACCEPT, JSON);
-        request.headers_mut().insert(USER_AGENT, OWN_NAME);
-        let exchange = async {
-            let answer = self.http.request(request).await;
-            let (head, body) =
-                answer.map_err(|error| Failure::Connection(root_cause(&error).to_string()))?.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
-                let is_too_large = error.is::<LengthLimitError>();
-                if is_too_large { Failure::TooLarge } else { Failure::Connection(root_cause(&*error).to_string()) }
-            })?;
-            Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
-        };
-        timeout(ANSWER_DURATION_MAX, exchange).await.unwrap_or(Err(Failure::Timeout))
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, Failure> {
+        let mut answer = request.send().await?;
+        let (status, headers) = (answer.status(), mem::take(answer.headers_mut()));
+        let body = body_of(answer, ANSWER_BYTES_MAX).await?.ok_or(Failure::TooLarge)?;
+        Ok(Answer { status, headers, body })
     }
 
     /// Returns the document at this URL, whose answer must have the status 200.
     pub async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, Failure> {
-        let request = Request::get(url).body(Full::default());
-        let answer = self.send(request.map_err(|error| Failure::Connection(error.to_string()))?).await?;
+        let answer = self.send(self.request(Method::GET, url)).await?;
         if answer.status == StatusCode::OK { answer.json() } else { Err(Failure::Status(answer.status.as_u16())) }
     }
 }
@@ -130,6 +111,16 @@ impl Answer {
         // The error of the parser would show values, which may be personal.
         let not_json = |error: serde_json::Error| Failure::NotJson { line: error.line(), column: error.column() };
         serde_json::from_slice(without_mark(&self.body)).map_err(not_json)
+    }
+}
+
+impl From<reqwest::Error> for Failure {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_timeout() && !error.is_connect() {
+            return Self::Timeout;
+        }
+        // The URL may contain a key.
+        Self::Connection(root_cause(&error.without_url()).to_string())
     }
 }
 

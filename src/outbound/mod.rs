@@ -1,5 +1,5 @@
 //! What connections to other servers share: which certificates are trusted, how a failure is
-//! described, and a client for JSON documents.
+//! described, the settings of HTTP clients, and a client for JSON documents.
 
 pub mod json_client;
 
@@ -7,12 +7,17 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use reqwest::{ClientBuilder, Response, redirect, retry};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError, RootCertStore, crypto::ring};
 
 use crate::text;
+
+/// Maximum time to connect.
+pub const CONNECT_DURATION_MAX: Duration = Duration::from_secs(5);
 
 /// Returns the certificates that the operating system trusts, or those in `SSL_CERT_FILE`.
 ///
@@ -63,12 +68,39 @@ pub fn tls_config(trusted: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
+/// Returns the settings of an HTTP client that trusts these certificates. The client uses no proxy, follows
+/// no redirects, and sends a request again only if nothing of it was sent on a connection that was closed.
+pub fn http_client(trusted: RootCertStore) -> ClientBuilder {
+    ClientBuilder::new()
+        .tls_backend_preconfigured(tls_config(trusted))
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .connect_timeout(CONNECT_DURATION_MAX)
+}
+
+/// Reads the body of a response. Returns `None` if it has more than `bytes_max` bytes.
+pub async fn body_of(mut response: Response, bytes_max: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(part) = response.chunk().await? {
+        if body.len() + part.len() > bytes_max {
+            return Ok(None);
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(Some(body))
+}
+
 /// Returns the innermost cause of an error, which says what is wrong. The outer ones often say only
 /// that there is one.
 #[must_use]
 pub fn root_cause<'e>(mut error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
-    while let Some(source) = error.source() {
-        error = source;
+    loop {
+        // The source of an I/O error is not the error that it contains, but the source of that.
+        let contained = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match contained.map(|contained| contained as _).or_else(|| error.source()) {
+            Some(cause) => error = cause,
+            None => return error,
+        }
     }
-    error
 }

@@ -159,7 +159,7 @@ fn the_contract_states_the_default_limits() {
 #[tokio::test]
 async fn a_page_of_another_origin_can_read_every_documented_header() {
     let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_TRANSPORT__CORS_ORIGINS", "*")]);
-    let answer = reqwest::get(sukkal.url("/")).await.unwrap();
+    let answer = support::plain_http::get(sukkal.url("/")).await.unwrap();
     let exposed = answer.headers()["access-control-expose-headers"].to_str().unwrap().to_lowercase();
     // Browsers show the first two headers to every page, and `Vary` is for caches.
     let exposed: BTreeSet<&str> = exposed.split(", ").chain(["cache-control", "content-type", "vary"]).collect();

@@ -172,7 +172,7 @@ async fn a_copied_command_works_and_has_no_token() {
 async fn the_console_can_be_switched_off_and_its_files_are_protected() {
     let sukkal = Sukkal::start("memory:");
     let off = Sukkal::start_with("memory:", &[("SUKKAL_CONSOLE__ENABLED", "false")]);
-    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let http = support::plain_http::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
 
     for path in ["/console", "/console/main.js", "/console/console.css", "/docs"] {
         let answer = http.get(sukkal.url(path)).send().await.unwrap();

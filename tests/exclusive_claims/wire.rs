@@ -41,7 +41,7 @@ impl From<reqwest::Error> for Unknown {
 
 impl Wire {
     pub(super) fn new(queue: &str, servers: Arc<ServerUrls>) -> Self {
-        let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
+        let client = support::plain_http::builder().timeout(TIMEOUT).build().expect("the options are in order");
         Self { client, queue: queue.to_owned(), servers }
     }
 

@@ -32,7 +32,7 @@ async fn a_full_redis_accepts_reads_and_deletions_and_refuses_writes() {
         assert!(answer.body.contains("The memory of the message store is full."), "{answer:?}");
     }
     // Workers can still empty the queue.
-    assert_eq!(reqwest::get(sukkal.url("/readyz")).await.unwrap().status(), 204);
+    assert_eq!(support::plain_http::get(sukkal.url("/readyz")).await.unwrap().status(), 204);
     assert_eq!(Exposition::of(&sukkal.url("")).await.value("sukkal_store_disk_full"), Some(0.0));
     all_done(&requests.send(&DELETES, MANY).await);
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);

@@ -15,7 +15,7 @@ const JANITOR: (&str, &str) = ("SUKKAL_JANITOR__PAUSE", "1");
 const FULL: &str = "The disk of the message store is full.";
 
 async fn readiness(sukkal: &Sukkal) -> (u16, String) {
-    let answer = reqwest::get(sukkal.url("/readyz")).await.unwrap();
+    let answer = support::plain_http::get(sukkal.url("/readyz")).await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 

@@ -17,7 +17,7 @@ fn lines(sukkal: &Sukkal, words: &str) -> Vec<String> {
 }
 
 async fn readiness(sukkal: &Sukkal) -> (u16, String) {
-    let answer = reqwest::get(sukkal.url("/readyz")).await.unwrap();
+    let answer = support::plain_http::get(sukkal.url("/readyz")).await.unwrap();
     let status = answer.status().as_u16();
     let document: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default();
     (status, document["description"].as_str().unwrap_or_default().to_owned())

@@ -371,7 +371,7 @@ async fn an_address_can_be_a_name_or_only_a_port() {
         let program = Program::start(&[arguments, &["--store", "memory:"]].concat(), &environment);
 
         let url = format!("http://127.0.0.1:{}/healthz", program.address.port());
-        assert_eq!(reqwest::get(url).await.unwrap().status(), 204);
+        assert_eq!(support::plain_http::get(url).await.unwrap().status(), 204);
         assert!(is_expected(program.address), "{arguments:?} {environment:?}: {}", program.address);
     }
 }
@@ -448,7 +448,7 @@ async fn environment_and_flags_override_the_file() {
 }
 
 fn request(program: &Program, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
-    reqwest::Client::new()
+    support::plain_http::client()
         .request(method, format!("http://{}{path}", program.address))
         .header("Client-ID", CLIENT)
         .header("X-Project-ID", "options-file")

@@ -91,7 +91,7 @@ async fn assert_refused(sukkal: &Sukkal, reason: &str) {
     let with_reason = || errors(sukkal).into_iter().filter(|line| line.contains(reason)).collect::<Vec<_>>();
     until(reason, async || !with_reason().is_empty()).await;
     let (api, began) = (sukkal.project("p"), Instant::now());
-    let readiness = async { reqwest::get(sukkal.url("/readyz")).await.unwrap().text().await.unwrap() };
+    let readiness = async { support::plain_http::get(sukkal.url("/readyz")).await.unwrap().text().await.unwrap() };
 
     let (status, ready) = tokio::join!(post(&api, "x"), readiness);
 

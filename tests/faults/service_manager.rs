@@ -31,7 +31,7 @@ async fn the_service_manager_is_notified_when_the_service_listens_and_when_it_st
         let mut sukkal = Sukkal::start_with("memory:", &[("NOTIFY_SOCKET", &variable)]);
 
         assert_eq!(next(&manager), "READY=1");
-        assert_eq!(reqwest::get(sukkal.url("/healthz")).await.unwrap().status(), 204);
+        assert_eq!(support::plain_http::get(sukkal.url("/healthz")).await.unwrap().status(), 204);
         sukkal.terminate();
         assert_eq!(next(&manager), "STOPPING=1");
         assert!(sukkal.wait().success());
@@ -58,6 +58,6 @@ fn a_service_that_cannot_listen_is_not_ready() {
 async fn a_service_manager_that_cannot_be_reached_does_not_matter() {
     let sukkal = Sukkal::start_with("memory:", &[("NOTIFY_SOCKET", "/nowhere/notify")]);
 
-    assert_eq!(reqwest::get(sukkal.url("/healthz")).await.unwrap().status(), 204);
+    assert_eq!(support::plain_http::get(sukkal.url("/healthz")).await.unwrap().status(), 204);
     sukkal.logged("cannot notify the service manager").await;
 }

@@ -42,7 +42,7 @@ impl From<reqwest::Error> for Unknown {
 impl Wire {
     /// Creates a client of one queue.
     pub(super) fn new(queue: &str, servers: Arc<ServerUrls>) -> Self {
-        let client = Client::builder().timeout(TIMEOUT).build().expect("the options are in order");
+        let client = support::plain_http::builder().timeout(TIMEOUT).build().expect("the options are in order");
         Self { client, queue: queue.to_owned(), servers }
     }
 

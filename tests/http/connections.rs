@@ -164,7 +164,7 @@ async fn the_operations_listener_answers_when_all_connections_are_in_use() {
     let _waiting = Connection::waiting(&server, &Uuid::new_v4().to_string()).await;
 
     for (path, status) in [("healthz", 204), ("readyz", 204), ("metrics", 200), ("v2/queues", 404)] {
-        let answer = timeout(TIMEOUT, reqwest::get(format!("http://{address}/{path}")))
+        let answer = timeout(TIMEOUT, support::plain_http::get(format!("http://{address}/{path}")))
             .await
             .expect("the operations listener responds");
         assert_eq!(answer.unwrap().status(), status, "{path}");

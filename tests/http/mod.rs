@@ -171,7 +171,7 @@ impl Project {
 
     /// Returns a request without any headers.
     fn bare(&self, method: Method, path: &str) -> RequestBuilder {
-        reqwest::Client::new().request(method, self.server.sukkal.url(path))
+        support::plain_http::client().request(method, self.server.sukkal.url(path))
     }
 
     async fn create(&self, queue: &str, metadata: &Value) {

@@ -64,7 +64,7 @@ async fn claim(api: &Api, queue: &str, limit: usize) -> Answer {
 async fn promtool_finds_nothing_wrong_with_the_metrics() {
     let sukkal = Sukkal::start_with("memory:", &[(QUEUES, "a \"quoted\" project/q")]);
     post(&sukkal.project("p"), "q", 1).await;
-    let exposition = reqwest::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
+    let exposition = support::plain_http::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
     assert!(
         exposition.contains(r#"sukkal_queue_messages{project="a \"quoted\" project",queue="q"} 0"#),
         "{exposition}"

@@ -104,7 +104,7 @@ async fn check(proxy: &Proxy, mut servers: [Sukkal; 2]) {
         (health(api.clone()).await, health(servers[0].project("p")).await),
         (403.try_into().unwrap(), 200.try_into().unwrap())
     );
-    let answer = reqwest::get(format!("http://127.0.0.1:{}/metrics", proxy.port)).await.unwrap();
+    let answer = support::plain_http::get(format!("http://127.0.0.1:{}/metrics", proxy.port)).await.unwrap();
     assert_eq!(answer.status(), 404);
 
     let before = [posted(&servers[0]).await, posted(&servers[1]).await];

@@ -118,7 +118,7 @@ async fn balance(servers: [String; 2]) -> String {
             let mut checks = interval(CHECK_INTERVAL);
             loop {
                 checks.tick().await;
-                let checked = reqwest::get(format!("http://{server}/readyz")).await;
+                let checked = support::plain_http::get(format!("http://{server}/readyz")).await;
                 are_ready[number].store(checked.is_ok_and(|answer| answer.status().is_success()), Ordering::SeqCst);
             }
         });

@@ -24,7 +24,7 @@ async fn answer(bench: &Bench, document: &Value, body: &Value) -> StatusCode {
 
 /// Sends the answer to another path than that of the document.
 async fn answer_at(bench: &Bench, document: &Value, path: &str, body: &Value) -> StatusCode {
-    let request = reqwest::Client::new().request(Method::PUT, bench.server.url(path));
+    let request = support::plain_http::client().request(Method::PUT, bench.server.url(path));
     let request =
         HEADERS.iter().fold(request, |request, name| request.header(*name, document[*name].as_str().unwrap()));
     request.header("Client-ID", Uuid::new_v4().to_string()).json(body).send().await.unwrap().status()

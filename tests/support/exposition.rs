@@ -18,7 +18,7 @@ impl Exposition {
     /// Gets the exposition of a server, without client headers.
     pub async fn of(url: &str) -> Self {
         let text = async {
-            let answer = reqwest::get(format!("{url}/metrics")).await.expect("the server answers");
+            let answer = crate::plain_http::get(format!("{url}/metrics")).await.expect("the server answers");
             answer.text().await.expect("the whole response arrives")
         };
         Self::read(&in_time("the metrics arrive", text).await)

@@ -21,6 +21,7 @@ pub mod events;
 pub mod exposition;
 pub mod memory;
 pub mod node;
+pub mod plain_http;
 pub mod ports;
 pub mod proxy;
 pub mod python;

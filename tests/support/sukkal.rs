@@ -241,12 +241,12 @@ pub struct Api {
 impl Api {
     /// Creates a client for one project on the server at this URL.
     pub fn new(base: String, project: &str) -> Self {
-        Self { base, project: project.to_owned(), client: CLIENT.to_owned(), http: reqwest::Client::new() }
+        Self { base, project: project.to_owned(), client: CLIENT.to_owned(), http: crate::plain_http::client() }
     }
 
     /// Returns the same client, whose connections come from this address of the machine.
     pub fn from(&self, address: IpAddr) -> Self {
-        let http = reqwest::Client::builder().local_address(address).build().expect("a client can be built");
+        let http = crate::plain_http::builder().local_address(address).build().expect("a client can be built");
         Self { http, ..self.clone() }
     }
 

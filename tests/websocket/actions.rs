@@ -163,7 +163,7 @@ async fn the_separate_listener_opens_a_websocket_on_any_path() {
         let mut socket = Socket::open(&format!("http://127.0.0.1:{port}{path}"), "p").await;
         assert_eq!(socket.ask("queue_list", json!({})).await, (200, json!({ "queues": [] })));
     }
-    let answer = reqwest::get(format!("http://127.0.0.1:{port}{PATH}")).await.unwrap();
+    let answer = support::plain_http::get(format!("http://127.0.0.1:{port}{PATH}")).await.unwrap();
     assert_eq!((answer.status().as_u16(), &answer.headers()["upgrade"]), (426, &"websocket".parse().unwrap()));
 }
 
@@ -199,7 +199,7 @@ async fn actions_are_in_the_metrics_and_in_the_audit_log_of_their_routes() {
     let refusal = "You are not authorized to complete this action. The rule queues:delete requires role:nobody.";
     assert_eq!((status, body), (403, json!({ "exception": refusal, "error": null })));
 
-    let metrics = reqwest::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
+    let metrics = support::plain_http::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
     for (method, status) in [("PUT", 201), ("DELETE", 403)] {
         let labels = format!("{{method=\"{method}\",route=\"/v2/queues/{{queue_name}}\",status=\"{status}\"}} 1");
         assert!(metrics.contains(&labels), "{labels} is not in {metrics}");

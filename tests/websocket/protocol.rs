@@ -134,7 +134,7 @@ async fn a_close_is_answered_with_its_code() {
 async fn only_a_request_for_a_websocket_opens_one() {
     let sukkal = start(&[]);
     let url = sukkal.url(PATH);
-    let answer = crate::http::send(reqwest::Client::new().get(&url)).await;
+    let answer = crate::http::send(support::plain_http::client().get(&url)).await;
     assert_eq!(answer.refusal(426, "426 Upgrade Required").split(':').next(), Some("This path serves WebSockets"));
     assert_eq!(answer.header("upgrade"), Some("websocket"));
     assert!(Socket::try_open(&url, "p", &[("Sec-WebSocket-Version", "8")]).await.is_err());

@@ -56,7 +56,7 @@ async fn requests_that_are_refused_early_are_in_the_metrics_and_in_the_audit_log
     assert_eq!(socket.ask("queue_create", json!({})).await.0, 400);
     assert_eq!(socket.ask("nonsense", json!({})).await.0, 400);
 
-    let metrics = reqwest::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
+    let metrics = support::plain_http::get(sukkal.url("/metrics")).await.unwrap().text().await.unwrap();
     for labels in [
         "{method=\"PUT\",route=\"/v2/queues/{queue_name}\",status=\"403\"} 1",
         "{method=\"PUT\",route=\"/v2/queues/{queue_name}\",status=\"400\"} 1",

@@ -3,10 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Request, StatusCode};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
@@ -28,7 +26,6 @@ pub(super) const RENEWAL_TIME: Duration = Duration::from_secs(30);
 pub(super) const OWN_TOKEN: &str = "X-Auth-Token";
 const SUBJECT_TOKEN: &str = "X-Subject-Token";
 pub(super) const LATE: &str = "Keystone does not answer in time";
-pub(super) const NOT_A_URL: &str = "keystone.auth_url is not a URL";
 const NEW_TOKEN_REFUSED: &str = "Keystone refuses the new token of the service user";
 
 /// A client of Keystone.
@@ -76,13 +73,13 @@ impl KeystoneClient {
         &self.config
     }
 
-    /// Returns the URL of a path below the version.
-    pub(super) fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
+    /// Prepares a request for a path below the version.
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, &format!("{}{path}", self.base))
     }
 
     /// Sends a request in its turn.
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, AuthenticationError> {
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Answer, AuthenticationError> {
         let _permit = self.requests.acquire().await.expect("the semaphore is never closed");
         Ok(self.http.send(request).await?)
     }
@@ -107,11 +104,8 @@ impl KeystoneClient {
         let answer = loop {
             let mut subject = HeaderValue::try_from(token).map_err(|_| refused())?;
             subject.set_sensitive(true);
-            let request = Request::get(self.url(&format!("/auth/tokens?nocatalog{allow_expired}")))
-                .header(OWN_TOKEN, own_token.value.clone())
-                .header(SUBJECT_TOKEN, subject)
-                .body(Full::default())
-                .map_err(|_| unavailable(NOT_A_URL))?;
+            let request = self.request(Method::GET, &format!("/auth/tokens?nocatalog{allow_expired}"));
+            let request = request.header(OWN_TOKEN, own_token.value.clone()).header(SUBJECT_TOKEN, subject);
             let answer = self.http.send(request).await?;
             if answer.status == StatusCode::UNAUTHORIZED && !is_retry {
                 own_token = self.own_token(Some(own_token.login_number)).await?;
@@ -161,12 +155,8 @@ impl KeystoneClient {
     }
 
     async fn log_in(&self, login_number: u64) -> Result<OwnToken, AuthenticationError> {
-        let body = Bytes::from(login(&self.config).to_string());
-        let request = Request::post(self.url("/auth/tokens"))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|_| unavailable(NOT_A_URL))?;
-        let answer = self.http.send(request).await?;
+        let request = self.request(Method::POST, "/auth/tokens").header(CONTENT_TYPE, "application/json");
+        let answer = self.http.send(request.body(login(&self.config).to_string())).await?;
         match answer.status {
             StatusCode::CREATED => {}
             StatusCode::UNAUTHORIZED => return Err(unavailable("Keystone refuses the password of the service user")),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, StatusCode};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, timeout};
 
-use super::client::{KeystoneClient, LATE, NOT_A_URL, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
+use super::client::{KeystoneClient, LATE, OWN_TOKEN, RENEWAL_TIME, issued_token, unavailable};
 use super::document::user_login;
 use crate::auth::{AuthenticationError, Identity, Trusts};
 use crate::authentication::lookups::{Bounds, Lookups};
@@ -131,16 +131,14 @@ impl KeystoneTrusts {
         token: Option<&Secret>,
         body: Option<&Value>,
     ) -> Result<Answer, AuthenticationError> {
-        let mut request = Request::builder().method(method).uri(self.client.url(path));
+        let mut request = self.client.request(method, path).header(CONTENT_TYPE, "application/json");
         if let Some(token) = token {
             let mut value = HeaderValue::try_from(token.reveal().unwrap_or_default())
                 .map_err(|_| AuthenticationError::Refused("the token is not a valid header".to_owned()))?;
             value.set_sensitive(true);
             request = request.header(OWN_TOKEN, value);
         }
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let request = request.header(CONTENT_TYPE, "application/json").body(body.into());
-        self.client.send(request.map_err(|_| unavailable(NOT_A_URL))?).await
+        self.client.send(request.body(body.map(Value::to_string).unwrap_or_default())).await
     }
 }
 

@@ -222,7 +222,7 @@ async fn post(
     count: usize,
     is_long: bool,
 ) -> (usize, Vec<String>) {
-    let http = reqwest::Client::builder().timeout(Duration::from_secs(5)).build().unwrap();
+    let http = support::plain_http::builder().timeout(Duration::from_secs(5)).build().unwrap();
     let (batch_max, pause_ms_max) = if is_long { (20, 100) } else { (4, 1_000) };
     let mut ids = Vec::new();
     while ids.len() < count {

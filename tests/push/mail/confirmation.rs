@@ -33,7 +33,7 @@ async fn follow_link(mail: &Value, confirmed: bool) -> StatusCode {
     let link = Url::parse(link).unwrap();
     let value = |name: &str| link.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
     assert_eq!(value("Queue"), "q");
-    let request = reqwest::Client::new().put(value("Url"));
+    let request = support::plain_http::client().put(value("Url"));
     let headers = [
         ("URL-Signature", "Signature"),
         ("URL-Methods", "Methods"),
