@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use http_body_util::BodyExt;
-use hyper::Method;
-use hyper::body::Incoming;
+use reqwest::{Method, Response};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -34,23 +32,23 @@ pub(super) async fn run(options: &Options, service: &Service, output: &mut Outpu
     if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(Error::Usage(format!("{} is not a regular file", file.display())));
     }
-    let body = service.request(Method::GET, "/v2/backup").open().await?.into_body();
-    let bytes = write(body, file, service).await?;
+    let backup = service.request(Method::GET, "/v2/backup").open().await?;
+    let bytes = write(backup, file, service).await?;
     let file = file.display().to_string();
     output.done(&format!("wrote {bytes} bytes to {file}"), &json!({ "file": file, "bytes": bytes }))
 }
 
-/// Writes the body to the file when it is complete. Returns its size in bytes.
-async fn write(mut body: Incoming, path: &Path, service: &Service) -> Result<u64, Error> {
+/// Writes the body of a response to the file when it is complete. Returns its size in bytes.
+async fn write(mut backup: Response, path: &Path, service: &Service) -> Result<u64, Error> {
     let failed = |error: io::Error| Error::Failed(format!("cannot write {}: {error}", path.display()));
     let mut file = Replacement::create(path).map_err(failed)?;
     let mut bytes = 0;
     loop {
-        let frame = timeout(SILENCE_MAX, body.frame()).await;
+        let part = timeout(SILENCE_MAX, backup.chunk()).await;
         let silent =
             || Error::Unavailable(format!("{} has been silent for {} s", service.url(), SILENCE_MAX.as_secs()));
-        let Some(frame) = frame.map_err(|_| silent())? else { break };
-        let part = frame.map_err(|error| service.lost(&error.into()))?.into_data().unwrap_or_default();
+        let part = part.map_err(|_| silent())?.map_err(|error| service.lost(&error.into()))?;
+        let Some(part) = part else { break };
         file.write_all(&part).map_err(failed)?;
         bytes += part.len() as u64;
     }

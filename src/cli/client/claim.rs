@@ -1,7 +1,7 @@
 //! `sukkal claim`: claims messages, lists, renews and releases claims, and returns single messages.
 
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use reqwest::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{limit, segment};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::environment::shown;
 use super::error::Error;

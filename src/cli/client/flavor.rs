@@ -1,7 +1,7 @@
 //! `sukkal flavor`: lists, creates, shows and deletes flavors, named sets of pools.
 
 use clap::Subcommand;
-use hyper::Method;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::arguments::{limit, segment};

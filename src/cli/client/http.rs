@@ -4,15 +4,13 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{Method, StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::{Client, Method, StatusCode, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Connection, Failure};
+use super::connection::{Failure, client};
 use super::error::Error;
 use super::flags::{OTHER_PROJECT, Settings};
 use super::response::{RESPONSE_BYTES_MAX, Response};
@@ -35,11 +33,9 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 
 /// The service that the settings name.
 pub(super) struct Service {
-    connection: Connection,
+    client: Client,
     /// The URL without a slash at the end.
     url: String,
-    /// The path of the URL, which precedes those of the API.
-    prefix: String,
     headers: HeaderMap,
     /// The project that somebody has chosen.
     project: Option<String>,
@@ -59,14 +55,13 @@ impl Service {
         let text = text.strip_suffix("/v2").unwrap_or(text);
         let url = parse_url(text)?;
         let mut headers = HeaderMap::new();
-        let host = url.authority().map(ToString::to_string).unwrap_or_default();
         let credentials = settings.credentials.headers();
         let (named_in, project) = match &settings.project {
             Some(project) => (PROJECT_ID, project.as_str()),
             None if credentials.is_empty() => (PROJECT_ID, DEFAULT_PROJECT),
             None => (TENANT, DEFAULT_PROJECT),
         };
-        for (name, value) in [(HOST, &*host), (CLIENT_ID, &settings.client_id), (named_in, project)] {
+        for (name, value) in [(CLIENT_ID, &*settings.client_id), (named_in, project)] {
             let unsendable = |_| Error::Usage(format!("{value:?} cannot be sent as the header {name}"));
             headers.insert(&name, HeaderValue::from_bytes(value.as_bytes()).map_err(unsendable)?);
         }
@@ -77,9 +72,8 @@ impl Service {
             headers.remove(TENANT);
         }
         Ok(Self {
-            connection: Connection::new(&url, settings.cacert.as_deref())?,
-            url: text.to_owned(),
-            prefix: url.path().trim_end_matches('/').to_owned(),
+            client: client(&url, settings.cacert.as_deref())?,
+            url: url.as_str().trim_end_matches('/').to_owned(),
             headers,
             project: settings.project.clone(),
             may_differ: settings.project.is_some() && !credentials.is_empty(),
@@ -96,7 +90,7 @@ impl Service {
             return Ok(());
         }
         let request = self.request(Method::GET, "/v2/ping");
-        match request.send_once(&request.target()?).await {
+        match request.send_once().await {
             Ok(response) if response.ignores_project() => Err(Error::Usage(OTHER_PROJECT.to_owned())),
             // Any other failure is that of the command's own request, too.
             Ok(_) | Err(_) => Ok(()),
@@ -205,13 +199,13 @@ pub(super) fn check_url(text: &str) -> Result<(), Error> {
     parse_url(text).map(drop)
 }
 
-fn parse_url(text: &str) -> Result<Uri, Error> {
+fn parse_url(text: &str) -> Result<Url, Error> {
     // The text is not shown, because it may contain a password.
     if text.contains('@') {
         return Err(Error::Usage("the URL contains a name or a password; use --credentials-file instead".to_owned()));
     }
-    let url = text.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
-    url.filter(|url| url.host().is_some_and(|host| !host.is_empty()) && url.query().is_none())
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.filter(|url| url.query().is_none() && url.fragment().is_none())
         .ok_or_else(|| Error::Usage(format!("the URL is {text:?}; it must be such as \"http://127.0.0.1:8888\"")))
 }
 
@@ -270,9 +264,8 @@ impl Request<'_> {
 
     /// Returns the response if it is a success.
     pub(super) async fn send(self) -> Result<Response, Error> {
-        let target = self.target()?;
         let attempt = async || {
-            let response = self.send_once(&target).await?;
+            let response = self.send_once().await?;
             Ok(if response.status.is_success() { Ok(response) } else { Err(response) })
         };
         let response = self.repeat(attempt).await?;
@@ -281,9 +274,8 @@ impl Request<'_> {
     }
 
     /// Returns the response without its body, which may be endless, if it is a success.
-    pub(super) async fn open(self) -> Result<hyper::Response<Incoming>, Error> {
-        let target = self.target()?;
-        self.repeat(async || self.open_once(&target).await).await
+    pub(super) async fn open(self) -> Result<reqwest::Response, Error> {
+        self.repeat(async || self.open_once().await).await
     }
 
     /// Repeats an attempt, which returns a success or a refusal, as long as that is safe and the service is
@@ -321,40 +313,26 @@ impl Request<'_> {
         }
     }
 
-    async fn send_once(&self, target: &Uri) -> Result<Response, Failure> {
-        let exchange = async { Response::read(self.exchange(target).await?).await };
+    async fn send_once(&self) -> Result<Response, Failure> {
+        let exchange = async { Response::read(self.exchange().await?).await };
         timeout(RESPONSE_TIMEOUT.saturating_add(self.wait), exchange).await.unwrap_or(Err(Failure::Timeout))
     }
 
-    async fn open_once(&self, target: &Uri) -> Result<Result<hyper::Response<Incoming>, Response>, Failure> {
+    async fn open_once(&self) -> Result<Result<reqwest::Response, Response>, Failure> {
         let exchange = async {
-            let response = self.exchange(target).await?;
+            let response = self.exchange().await?;
             Ok(if response.status() == StatusCode::OK { Ok(response) } else { Err(Response::read(response).await?) })
         };
         timeout(RESPONSE_TIMEOUT, exchange).await.unwrap_or(Err(Failure::Timeout))
     }
 
-    async fn exchange(&self, target: &Uri) -> Result<hyper::Response<Incoming>, Failure> {
-        let response = self.service.connection.send(self.message(target)).await?;
-        self.service.has_responded.set(true);
+    async fn exchange(&self) -> Result<reqwest::Response, Failure> {
+        let service = self.service;
+        let request = service.client.request(self.method.clone(), format!("{}{}", service.url, self.path));
+        let request = request.headers(service.headers.clone()).headers(self.headers.clone());
+        let response = request.body(self.body.clone()).send().await?;
+        service.has_responded.set(true);
         Ok(response)
-    }
-
-    /// Returns the path at the service. A link of the service may be none.
-    fn target(&self) -> Result<Uri, Error> {
-        let target = format!("{}{}", self.service.prefix, self.path).parse();
-        target.map_err(|_| Error::Failed(format!("{:?} is not a path", self.path)))
-    }
-
-    fn message(&self, target: &Uri) -> hyper::Request<Full<Bytes>> {
-        let mut message = hyper::Request::new(Full::new(self.body.clone()));
-        *message.method_mut() = self.method.clone();
-        *message.uri_mut() = target.clone();
-        message.headers_mut().extend(self.service.headers.clone());
-        for (name, value) in &self.headers {
-            message.headers_mut().insert(name, value.clone());
-        }
-        message
     }
 
     fn refusal(&self, response: &Response) -> Error {

@@ -1,7 +1,7 @@
 //! `sukkal message`: posts, lists, follows and deletes messages.
 
 use clap::{Args, Subcommand};
-use hyper::Method;
+use reqwest::Method;
 use serde_json::json;
 
 use super::arguments::{limit, segment};

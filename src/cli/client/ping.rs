@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hyper::Method;
+use reqwest::Method;
 use serde_json::json;
 
 use super::error::Error;

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::{Args, Subcommand};
-use hyper::Method;
+use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{key_and_value, limit, object, segment};

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use clap::Args;
-use hyper::Method;
-use hyper::header::{HeaderName, HeaderValue};
+use reqwest::Method;
+use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! `sukkal quota`: shows how much a project uses, and sets and removes its limits.
 
 use clap::Subcommand;
-use hyper::Method;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::arguments::{key_and_value, object};

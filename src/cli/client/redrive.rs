@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use hyper::Method;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use reqwest::Method;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 

@@ -1,18 +1,17 @@
 //! A response of the service, and what it means if it is not a success.
 
+use std::mem;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::{Method, StatusCode};
+use reqwest::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use super::connection::Failure;
 use super::error::Error;
 use super::output::printable;
 use crate::cli::exit::print_message;
+use crate::outbound::body_of;
 
 /// Maximum length of a response in bytes. A page of 20 messages of 4 MiB each, which is the largest
 /// that services can be configured to accept, is shorter.
@@ -30,17 +29,15 @@ const WARNING: &str = "sukkal-warning";
 pub(super) struct Response {
     pub(super) status: StatusCode,
     headers: HeaderMap,
-    body: Bytes,
+    body: Vec<u8>,
 }
 
 impl Response {
     /// Reads the body of a response.
-    pub(super) async fn read(response: hyper::Response<Incoming>) -> Result<Self, Failure> {
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await.map_err(|error| {
-            error.downcast::<hyper::Error>().map_or(Failure::TooLong, |error| Failure::from(*error))
-        })?;
-        Ok(Self { status: head.status, headers: head.headers, body: body.to_bytes() })
+    pub(super) async fn read(mut response: reqwest::Response) -> Result<Self, Failure> {
+        let (status, headers) = (response.status(), mem::take(response.headers_mut()));
+        let body = body_of(response, RESPONSE_BYTES_MAX).await?.ok_or(Failure::TooLong)?;
+        Ok(Self { status, headers, body })
     }
 
     pub(super) fn json(&self) -> Result<Value, Error> {

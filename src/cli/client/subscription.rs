@@ -2,7 +2,7 @@
 //! their attempts, and delivers messages again.
 
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use reqwest::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{key_and_value, limit, object, segment};

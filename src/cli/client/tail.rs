@@ -4,10 +4,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use http_body_util::BodyExt;
-use hyper::Method;
-use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Response};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
@@ -122,7 +120,7 @@ impl Tail<'_> {
         position.ok_or_else(|| Error::Failed(format!("{} cannot list new messages only; use --all", service.url())))
     }
 
-    async fn connect(&self, queue: &str, service: &Service) -> Result<Incoming, Error> {
+    async fn connect(&self, queue: &str, service: &Service) -> Result<Response, Error> {
         let path = queue_path(queue, &format!("/messages{}", parameters(&self.position)));
         let mut request = service.request(Method::GET, &path).header(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
         if let Position::After(id) = &self.position {
@@ -133,20 +131,20 @@ impl Tail<'_> {
         let response = request.repeated_for(Duration::ZERO).open().await?;
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if media_type.starts_with(EVENT_STREAM) {
-            Ok(response.into_body())
+            Ok(response)
         } else {
             Err(Error::Failed(format!("{} has no event streams", service.url())))
         }
     }
 
     /// Prints the messages of a connection. Returns why the connection has ended.
-    async fn follow(&mut self, mut stream: Incoming, service: &Service) -> Result<String, Error> {
+    async fn follow(&mut self, mut stream: Response, service: &Service) -> Result<String, Error> {
         let mut events = Events::default();
         loop {
-            let part = match timeout(SILENCE_MAX, stream.frame()).await {
-                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(error))) => return Ok(service.lost(&error.into()).to_string()),
-                Ok(None) => return Ok(format!("{} has ended the stream", service.url())),
+            let part = match timeout(SILENCE_MAX, stream.chunk()).await {
+                Ok(Ok(Some(part))) => part,
+                Ok(Err(error)) => return Ok(service.lost(&error.into()).to_string()),
+                Ok(Ok(None)) => return Ok(format!("{} has ended the stream", service.url())),
                 Err(_) => return Ok(format!("{} has been silent for {} s", service.url(), SILENCE_MAX.as_secs())),
             };
             events.extend(&part);

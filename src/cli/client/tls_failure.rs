@@ -1,19 +1,22 @@
 //! Why a TLS connection to the service fails, and what to do about it.
 
-use std::io;
-
+use reqwest::Url;
 use tokio_rustls::rustls::{CertificateError, Error};
 
-/// Returns the reason for the person who ran the command. `host` is that of the URL.
-pub(super) fn explain(error: &io::Error, host: &str) -> String {
-    match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
+use crate::outbound::root_cause;
+
+/// Returns the reason for the person who ran the command.
+pub(super) fn explain(error: &reqwest::Error) -> String {
+    let host = error.url().and_then(Url::host_str).unwrap_or_default().trim_matches(['[', ']']);
+    let cause = root_cause(error);
+    match cause.downcast_ref::<Error>() {
         Some(Error::InvalidCertificate(cause)) => {
             format!("the certificate of the service {}", certificate(cause, host))
         }
         Some(Error::InvalidMessage(_)) => {
             "the service does not use TLS at this port; does its URL begin with http://?".to_owned()
         }
-        _ => error.to_string(),
+        _ => cause.to_string(),
     }
 }
 

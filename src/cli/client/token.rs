@@ -2,7 +2,7 @@
 //! generates the first one.
 
 use clap::{Args, Subcommand};
-use hyper::Method;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::arguments::{limit, segment};
