@@ -276,6 +276,7 @@ fn write_unknown(f: &mut fmt::Formatter<'_>, what: NameKind, name: &str, nearest
 }
 
 impl fmt::Display for Warning {
+    #[expect(clippy::too_many_lines, reason = "it has the text of each warning")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { what, name, nearest } => write_unknown(f, *what, name, *nearest),

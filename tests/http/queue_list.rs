@@ -182,12 +182,11 @@ async fn filters_do_not_end_the_list() {
 /// Clients may add the filters to a link that has them already.
 #[tokio::test]
 async fn the_links_keep_the_metadata_filters() {
+    const FILTER: &str = "te%26am=%C3%A9%26b";
     let api = new_project();
     for (name, team) in [("a", "é&b"), ("b", "blue"), ("c", "é&b")] {
         api.create(name, &json!({"te&am": team})).await;
     }
-    const FILTER: &str = "te%26am=%C3%A9%26b";
-
     let mut path = format!("/v2/queues?{FILTER}&limit=1");
     for names in [&["a"][..], &["c"], &[]] {
         let page = answered(api.get(&path), 200).await.json();

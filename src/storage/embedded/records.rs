@@ -115,15 +115,15 @@ impl WriteTransaction<'_> {
     /// Adds a row to the indexes of its table, or removes it. `change` is the change of the number of rows.
     fn index_row(&mut self, table: &Table, key: &[u8], value: &[u8], change: i64) -> Result<(), Error> {
         let Some(indexes) = &table.indexes else { return Ok(()) };
-        let indexed = (indexes.of)(value)?;
-        for entry in index_entries(table.prefixes, key, &indexed) {
+        let row = (indexes.of)(value)?;
+        for entry in index_entries(table.prefixes, key, &row) {
             if change > 0 {
                 self.put_registry(&entry, &[])?;
             } else {
                 self.remove_registry(&entry)?;
             }
         }
-        for count in counts_with(table.prefixes, &indexed) {
+        for count in counts_with(table.prefixes, &row) {
             match self.view.row_count(&count)?.saturating_add_signed(change) {
                 0 => self.remove_registry(&count).map(drop)?,
                 number => self.put_registry(&count, &number.to_be_bytes())?,

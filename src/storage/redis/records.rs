@@ -48,7 +48,7 @@ impl Records for RedisStore {
             match condition {
                 Condition::Row { key, begins } => {
                     let kind = if begins.is_some() { "begins" } else { "absent" };
-                    add(kind, begins.clone().unwrap_or_default(), "HGET", ROWS, &[key.clone()]);
+                    add(kind, begins.clone().unwrap_or_default(), "HGET", ROWS, std::slice::from_ref(key));
                 }
                 Condition::Fewer { project: None, max } => add("fewer", number((*max).into()), "HLEN", ROWS, &[]),
                 Condition::Fewer { project: Some(project), max } => {
@@ -59,7 +59,7 @@ impl Records for RedisStore {
         }
         let mut change = |command, key, rest: &[Bytes]| add("change", Bytes::new(), command, key, rest);
         for row in &write.deletes {
-            change("HDEL", ROWS, &[row.key.clone()]);
+            change("HDEL", ROWS, std::slice::from_ref(&row.key));
             entries(table, row)?.into_iter().for_each(|(index, member, _)| change("ZREM", index, &[member]));
         }
         for row in &write.puts {

@@ -77,9 +77,9 @@ async fn create(
         let mut request = subscriptions::parse_new_fields(fields)?;
         let token = presented_token(&headers, &settings.authenticator);
         request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
-        let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
+        let outcome = broker.create_subscription(&caller, queue.clone(), request).await?;
         warnings.extend(broker.ignored_retry_policy(&caller, &queue, Some(&options)).await);
-        match subscribed {
+        match outcome {
             broker::subscriptions::Subscribed::Unconfirmed { .. } => None,
             other => subscriptions::subscribed_document(&other),
         }
