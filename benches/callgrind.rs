@@ -28,7 +28,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts a service, and waits until it is connected to its store. A short run does without callgrind if it is not installed.
+    /// Starts a service, and waits until it is connected to its store. A short run does without
+    /// callgrind if it is not installed.
     pub(crate) async fn start(store: &str, environment: &[(&str, &str)], is_short: bool) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory can be made");
         let counts = folder.path().join(COUNTS);

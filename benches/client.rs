@@ -20,7 +20,8 @@ pub(crate) async fn send(request: RequestBuilder, status: u16) -> Response {
     response
 }
 
-/// Gets a resource again and again for this time, with pauses. Returns the latencies in milliseconds.
+/// Gets a resource again and again for this time, with pauses. Returns the latencies in
+/// milliseconds.
 pub(crate) async fn single_requests(api: &Api, path: &str, time: Duration) -> Vec<f64> {
     let (begin, mut latencies_ms) = (Instant::now(), Vec::new());
     while begin.elapsed() < time {

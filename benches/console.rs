@@ -1,6 +1,6 @@
 //! Measures the console in Chromium with 10,000 queues and with a queue of 1,000,000 messages: the
-//! first paint, the longest task of the main thread in each interaction, and the requests of an open
-//! tab.
+//! first paint, the longest task of the main thread in each interaction, and the requests of an
+//! open tab.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use support::sukkal::{Api, Sukkal};
 const PER_POST: usize = 1_000;
 const PROJECT: &str = "demo";
 
-/// Notes the tasks of the main thread that take 50 ms or more. A browser does not report shorter ones.
+/// Notes the tasks of the main thread that take 50 ms or more. A browser does not report shorter
+/// ones.
 const OBSERVE: &str = "
     window.tasks = [];
     new PerformanceObserver(list => { for (const one of list.getEntries()) window.tasks.push(one.duration); })

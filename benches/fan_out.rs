@@ -52,8 +52,8 @@ impl Arrivals {
         }
     }
 
-    /// Posts messages of 100 bytes to a queue for this time, and waits until each reader has received
-    /// all of them.
+    /// Posts messages of 100 bytes to a queue for this time, and waits until each reader has
+    /// received all of them.
     pub(crate) async fn post(self, url: &str, queue: &str, rate: u32, time: Duration, readers: usize) -> FanOut {
         let mut poster = Connection::open(url).await;
         let mut ticks = interval(Duration::from_secs(1) / rate);

@@ -1,5 +1,5 @@
-//! Measures what a project over its rate costs another one, and by how much a project may exceed the
-//! quota of all its messages. `docs/quotas.md` has the figures.
+//! Measures what a project over its rate costs another one, and by how much a project may exceed
+//! the quota of all its messages. `docs/quotas.md` has the figures.
 
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -110,7 +110,8 @@ async fn isolation(report: &mut Report, name: &str, rate_max: Option<&str>, floo
     tokio::join!(flood, measure);
 }
 
-/// Fills a project through several processes at full speed, and counts the messages above its quota.
+/// Fills a project through several processes at full speed, and counts the messages above its
+/// quota.
 async fn overshoot(report: &mut Report, span: Duration) {
     let messages_max = if report.is_short { 500 } else { 50_000 };
     // A client stops when it has been refused for this time.

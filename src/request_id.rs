@@ -1,5 +1,5 @@
-//! The id of the request that a task works for, the request's span if it is traced, and its trail if
-//! there is an audit log. Everything that the task logs carries the id.
+//! The id of the request that a task works for, the request's span if it is traced, and its trail
+//! if there is an audit log. Everything that the task logs carries the id.
 //!
 //! A span of `tracing` would do the same as the id, but it is formatted for each request, and most
 //! requests log nothing.
@@ -92,8 +92,8 @@ pub fn current_trail() -> Option<Arc<Trail>> {
     CURRENT.try_with(|request| request.trail.clone()).ok().flatten()
 }
 
-/// Returns `work` as part of the request that the current task works for, if there is one. So `work`
-/// can run in a task of its own.
+/// Returns `work` as part of the request that the current task works for, if there is one. So
+/// `work` can run in a task of its own.
 pub fn in_current_request<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let current = CURRENT.try_get().ok();
     async move {

@@ -1,5 +1,5 @@
-//! Texts from files, from stdin and from clients, which may begin with a byte order mark. Some editors
-//! write one. It is no part of the text.
+//! Texts from files, from stdin and from clients, which may begin with a byte order mark. Some
+//! editors write one. It is no part of the text.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

@@ -1,5 +1,5 @@
-//! A byte order mark, which some editors write, is no part of a text: of a request, of the input of a
-//! command, or of a file.
+//! A byte order mark, which some editors write, is no part of a text: of a request, of the input of
+//! a command, or of a file.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The commands of the README and the guides run as they stand there, one after the other in one shell, and
-//! none is refused or warned about.
+//! The commands of the README and the guides run as they stand there, one after the other in one
+//! shell, and none is refused or warned about.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -44,7 +44,8 @@ struct Page {
     options: &'static [(&'static str, &'static str)],
     /// Commands that run before each block.
     before: &'static str,
-    /// Beginnings of blocks that other tests run, or that need something which a test does not have.
+    /// Beginnings of blocks that other tests run, or that need something which a test does not
+    /// have.
     elsewhere: &'static [&'static str],
 }
 
@@ -130,9 +131,10 @@ SIGNATURE=$(command curl -sS -H 'Client-ID: 3381af92-2b9e-11e3-b191-71861300734c
     },
 ];
 
-/// Pages whose commands need other servers, or folders of a system. `operations::runbook` and `pools::` run them
-/// as they stand there. `migration::`, `faults::durability`, `cli::tls`, `access_control` and the tests of each
-/// subcommand run commands like those of the other three pages.
+/// Pages whose commands need other servers, or folders of a system. `operations::runbook` and
+/// `pools::` run them as they stand there. `migration::`, `faults::durability`, `cli::tls`,
+/// `access_control` and the tests of each subcommand run commands like those of the other three
+/// pages.
 const ELSEWHERE: [&str; 5] =
     ["docs/runbook.md", "docs/pools.md", "docs/migration.md", "docs/durability.md", "docs/operating.md"];
 

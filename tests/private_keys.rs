@@ -1,5 +1,5 @@
-//! Keys that have a meaning inside a library are ordinary keys in the data of clients: what the service
-//! accepts is read back unchanged by every route, transport and tool.
+//! Keys that have a meaning inside a library are ordinary keys in the data of clients: what the
+//! service accepts is read back unchanged by every route, transport and tool.
 
 use reqwest::Method;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
-//! Random documents with private keys of libraries, nested to levels at and around every limit, are sent
-//! as bodies, metadata and options. The service refuses a document or keeps it: what it has accepted is
-//! read back unchanged through HTTP, WebSockets and the command line.
+//! Random documents with private keys of libraries, nested to levels at and around every limit, are
+//! sent as bodies, metadata and options. The service refuses a document or keeps it: what it has
+//! accepted is read back unchanged through HTTP, WebSockets and the command line.
 //!
 //! `SUKKAL_DOCUMENTS` sets the number of documents for each store. `SUKKAL_SEED` repeats a run.
 

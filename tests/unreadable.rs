@@ -1,5 +1,5 @@
-//! Records that cannot be read: each of them fails its queue or its subscription and nothing else, `check`
-//! names it, and a repair sets it aside.
+//! Records that cannot be read: each of them fails its queue or its subscription and nothing else,
+//! `check` names it, and a repair sets it aside.
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use reqwest::Method;
@@ -62,8 +62,8 @@ impl Store {
         }
     }
 
-    /// Damages the metadata of the queue `bad`, and of this subscription of the queue `subs` all that its
-    /// owner has set. Of the second one, only a few bytes are left.
+    /// Damages the metadata of the queue `bad`, and of this subscription of the queue `subs` all
+    /// that its owner has set. Of the second one, only a few bytes are left.
     fn damage(&self, [first, second]: [&str; 2]) {
         let ids = [first, second].map(|id| id.replace('-', ""));
         let Self::File(folder, row_bytes) = self else {

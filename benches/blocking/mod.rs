@@ -1,5 +1,6 @@
 //! Measures how long the most expensive requests delay the requests of other clients. `--write`
-//! writes `docs/blocking.md`. `tests/blocking` counts the work that the same requests cause in Redis.
+//! writes `docs/blocking.md`. `tests/blocking` counts the work that the same requests cause in
+//! Redis.
 
 #[path = "../../tests/blocking/cases.rs"]
 mod cases;
@@ -97,7 +98,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
 }
 
 async fn measure(stage: &Stage, request: &Request, length: Length) -> Outcome {
-    // The prober begins before the request, and continues after it, because the store may still be busy.
+    // The prober begins before the request, and continues after it, because the store may still be
+    // busy.
     let [before, after] = length.choose([1_000, 500], [1_000, 500], [100, 100]).map(Duration::from_millis);
     let action = (request.prepare)(stage, length).await;
     if let Some(redis) = &stage.redis {

@@ -1,5 +1,5 @@
-//! A service in a measurement. If it refuses a step, fails or takes too long, the others go on without
-//! it.
+//! A service in a measurement. If it refuses a step, fails or takes too long, the others go on
+//! without it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

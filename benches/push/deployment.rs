@@ -88,8 +88,8 @@ impl Deployment {
         (processes::resident_bytes(&[self.service.id()]), self.store.info("memory", "used_memory"))
     }
 
-    /// Creates a subscription for each pair of a queue and a URL, some at the same time. Returns the
-    /// path of each.
+    /// Creates a subscription for each pair of a queue and a URL, some at the same time. Returns
+    /// the path of each.
     pub(crate) async fn subscribe(
         &self,
         subscribers: impl IntoIterator<Item = (String, String)>,

@@ -1,4 +1,5 @@
-//! Subscribers: a fast one, which answers 204 and records when each notification came, and dead ones.
+//! Subscribers: a fast one, which answers 204 and records when each notification came, and dead
+//! ones.
 
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ impl Endpoint {
         Self { url, arrivals }
     }
 
-    /// Waits for as many notifications of messages with this number, and ignores others. Returns when
-    /// the last of them came.
+    /// Waits for as many notifications of messages with this number, and ignores others. Returns
+    /// when the last of them came.
     pub(crate) async fn wait_for(&mut self, number: u64, expected: usize) -> Result<Instant, String> {
         let (mut count, mut last) = (0, Instant::now());
         loop {
@@ -60,8 +61,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits for as many notifications of the message with this number, and ignores others. Wakes up
-    /// for each. Returns when each of them came.
+    /// Waits for as many notifications of the message with this number, and ignores others. Wakes
+    /// up for each. Returns when each of them came.
     pub(crate) async fn wait_for_each(&mut self, number: u64, expected: usize) -> Result<Vec<Instant>, String> {
         let give_up = Instant::now() + SILENCE_MAX;
         let mut times = Vec::with_capacity(expected);
@@ -79,8 +80,8 @@ impl Endpoint {
     }
 }
 
-/// Starts dead subscribers, which accept connections and never answer. Each has an address of its own,
-/// so a limit on the connections to one host does not help. Returns their URLs.
+/// Starts dead subscribers, which accept connections and never answer. Each has an address of its
+/// own, so a limit on the connections to one host does not help. Returns their URLs.
 pub(crate) async fn dead_subscribers(count: usize) -> Vec<String> {
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

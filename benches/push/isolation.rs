@@ -11,7 +11,8 @@ use crate::Length;
 use crate::statistics::percentile;
 
 const PER_QUEUE: usize = 10;
-/// Every tenth queue is marked. In one of two deployments, the marked queues have a dead subscriber.
+/// Every tenth queue is marked. In one of two deployments, the marked queues have a dead
+/// subscriber.
 const MARKED: usize = 10;
 
 /// A service with its subscriptions, and the times of notifications, in milliseconds.

@@ -1,6 +1,6 @@
 //! Measures deliveries to a fast subscriber on this machine, and what subscriptions cost. `--write`
-//! writes `docs/push-figures.md`. A service that fails has rows without figures, and a footnote with
-//! the reason.
+//! writes `docs/push-figures.md`. A service that fails has rows without figures, and a footnote
+//! with the reason.
 
 mod contestant;
 mod deployment;

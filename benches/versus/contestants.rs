@@ -1,5 +1,5 @@
-//! The servers under test. Each has a Redis of its own. All run at the same time, and are measured in
-//! turn.
+//! The servers under test. Each has a Redis of its own. All run at the same time, and are measured
+//! in turn.
 
 use std::time::Instant;
 

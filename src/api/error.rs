@@ -294,8 +294,8 @@ pub fn unavailable(reason: &str) -> Response {
 pub struct Refusal;
 
 impl Error {
-    /// Returns whether the audit log records the error as a refusal: the sender is not known, may not
-    /// do this, or has used up what it may use.
+    /// Returns whether the audit log records the error as a refusal: the sender is not known, may
+    /// not do this, or has used up what it may use.
     fn is_refusal(&self) -> bool {
         let (status, _) = self.status_and_title();
         match self {

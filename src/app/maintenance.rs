@@ -31,9 +31,9 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
     }
 }
 
-/// Encrypts the messages in the configured store with the first of the configured keys. Calls `report`
-/// after each pass over the store. An embedded store must exist, and no other process may have it
-/// open.
+/// Encrypts the messages in the configured store with the first of the configured keys. Calls
+/// `report` after each pass over the store. An embedded store must exist, and no other process may
+/// have it open.
 pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync) -> Result<Rekeyed, Error> {
     let cipher = cipher(config).ok_or(Error::NoKey)?;
     let store = open_existing(config).await?;

@@ -145,8 +145,8 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     }
 }
 
-/// Warns of options that have no effect. In a task of its own, also warns if no client can authenticate, because
-/// the only strategy is `tokens` and there is no token.
+/// Warns of options that have no effect. In a task of its own, also warns if no client can
+/// authenticate, because the only strategy is `tokens` and there is no token.
 fn warn_of_options(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
     if config.push.require_confirmation && !push_config(config).require_confirmation {
         warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");

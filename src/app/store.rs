@@ -19,7 +19,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Returns the store that the service maintains. The pools are maintained by tasks of their own.
+    /// Returns the store that the service maintains. The pools are maintained by tasks of their
+    /// own.
     pub(super) fn maintained(&self) -> Arc<dyn Driver> {
         self.pooled.as_ref().map_or_else(|| self.store.clone(), PooledStore::management)
     }

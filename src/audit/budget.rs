@@ -1,7 +1,7 @@
 //! Bounds how many refused requests are recorded, because any client can cause them.
 //!
-//! A project may have at most as many records as are left for the other projects. So a project alone
-//! gets half of a budget, and its refused requests do not hide those of the others.
+//! A project may have at most as many records as are left for the other projects. So a project
+//! alone gets half of a budget, and its refused requests do not hide those of the others.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,8 +47,8 @@ impl Budget {
         Self { reason, state: Mutex::new(state) }
     }
 
-    /// Decides about the record of a request of this project, if the project is known. `has_room` says
-    /// whether the log has room for it.
+    /// Decides about the record of a request of this project, if the project is known. `has_room`
+    /// says whether the log has room for it.
     pub(super) fn decide(&self, project: Option<&ProjectId>, has_room: bool) -> Decision {
         let mut state = self.lock();
         let now = Instant::now();

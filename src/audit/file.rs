@@ -24,8 +24,8 @@ impl LogFile {
         Ok(Self { file: open(&path)?, path, is_torn: false })
     }
 
-    /// Appends a line to the file that has the path now. Calls `report` with the error if another file
-    /// has taken its place and cannot be opened; the line is then in the old file.
+    /// Appends a line to the file that has the path now. Calls `report` with the error if another
+    /// file has taken its place and cannot be opened; the line is then in the old file.
     pub(super) fn append(&mut self, line: &str, report: impl FnOnce(&io::Error)) -> io::Result<()> {
         let own = self.file.metadata()?;
         if !self.path.metadata().is_ok_and(|named| is_same(&named, &own)) {

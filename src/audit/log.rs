@@ -101,8 +101,8 @@ impl AuditLog {
         })))
     }
 
-    /// Writes the record of a change, and returns when it is written. Waits a bounded time only. The
-    /// record is also written if the future is dropped.
+    /// Writes the record of a change, and returns when it is written. Waits a bounded time only.
+    /// The record is also written if the future is dropped.
     pub(super) async fn write_change(&self, text: String) {
         let (done, written) = oneshot::channel();
         let line = Line { text, done: Some(done) };

@@ -71,8 +71,8 @@ impl Trail {
         self.lock().strategy = Some(strategy);
     }
 
-    /// Notes the client, which works on the project of `client` and this queue. `own_project` is the
-    /// project of its credential or its headers.
+    /// Notes the client, which works on the project of `client` and this queue. `own_project` is
+    /// the project of its credential or its headers.
     pub fn note_client(&self, client: &Client, own_project: &ProjectId, queue: Option<&QueueId>) {
         let mut facts = self.lock();
         facts.client = Some(client.clone());
@@ -80,8 +80,8 @@ impl Trail {
         facts.queue = queue.cloned();
     }
 
-    /// Notes the decision of the policy about an action with this rule. `is_change` says whether the
-    /// action is recorded when it is allowed.
+    /// Notes the decision of the policy about an action with this rule. `is_change` says whether
+    /// the action is recorded when it is allowed.
     pub fn note_action(&self, rule: &'static str, is_change: bool, is_allowed: bool) {
         let mut facts = self.lock();
         if !facts.is_change || is_change || !is_allowed {

@@ -20,8 +20,8 @@ pub struct Identity {
     pub expires_at: Option<SystemTime>,
 }
 
-/// Returns the instant at which a credential with this expiry ends: now if it has ended, and `None` if
-/// that is too far in the future.
+/// Returns the instant at which a credential with this expiry ends: now if it has ended, and `None`
+/// if that is too far in the future.
 #[must_use]
 pub fn instant_of(expires_at: SystemTime) -> Option<Instant> {
     Instant::now().checked_add(expires_at.duration_since(SystemTime::now()).unwrap_or_default())

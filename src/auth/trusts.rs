@@ -9,8 +9,8 @@ use crate::domain::Secret;
 
 /// Creates and uses trusts.
 pub trait Trusts: Send + Sync {
-    /// Creates a trust that ends after this time, and returns its id. `token` proves the identity of
-    /// the user.
+    /// Creates a trust that ends after this time, and returns its id. `token` proves the identity
+    /// of the user.
     fn create<'a>(
         &'a self,
         token: &'a Secret,

@@ -38,8 +38,8 @@ struct Parts<K, T> {
 pub(super) struct Bounds {
     /// Time for which a credential stays refused.
     pub(super) refused_for: Duration,
-    /// Maximum number of lookups that wait or are in flight, beyond which only those of credentials that
-    /// were accepted before are begun.
+    /// Maximum number of lookups that wait or are in flight, beyond which only those of credentials
+    /// that were accepted before are begun.
     pub(super) lookups_max: usize,
     /// Maximum time that a request waits for a lookup.
     pub(super) wait_max: Duration,
@@ -55,8 +55,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Loo
         Self(Arc::new(Parts { bounds, accepted, refused, running: Mutex::default() }))
     }
 
-    /// Returns what the credential with this key proves. Unless that is known, `look_up` finds it out,
-    /// and until when the credential is accepted. It learns whether the credential was accepted before.
+    /// Returns what the credential with this key proves. Unless that is known, `look_up` finds it
+    /// out, and until when the credential is accepted. It learns whether the credential was
+    /// accepted before.
     pub(super) async fn get<F>(&self, key: K, look_up: impl FnOnce(bool) -> F) -> Outcome<T>
     where
         F: Future<Output = Result<(T, Instant), AuthenticationError>> + Send + 'static,

@@ -2,8 +2,8 @@
 //! request.
 //!
 //! The form of the credential selects the strategy, and the decision of that strategy is final. The
-//! signature of a pre-signed URL is a credential too, but it belongs to one request and is checked in
-//! `api/http/middleware/signature.rs`.
+//! signature of a pre-signed URL is a credential too, but it belongs to one request and is checked
+//! in `api/http/middleware/signature.rs`.
 
 pub mod jwt;
 pub mod keystone;
@@ -103,8 +103,8 @@ impl Authenticator {
         Self { api_keys: Some(strategy), ..self }
     }
 
-    /// Returns whether tokens are credentials. Otherwise they are for somebody else, such as a proxy,
-    /// and have no effect.
+    /// Returns whether tokens are credentials. Otherwise they are for somebody else, such as a
+    /// proxy, and have no effect.
     #[must_use]
     pub fn verifies_tokens(&self) -> bool {
         self.api_keys.is_some() || self.keystone.is_some() || self.jwt.is_some()
@@ -122,8 +122,8 @@ impl Authenticator {
         self.api_keys.is_some()
     }
 
-    /// Returns what a token proves. With the strategy `keystone`, tokens in `X-Auth-Token` are refused
-    /// with the sentence of its middleware, and the log has the reason.
+    /// Returns what a token proves. With the strategy `keystone`, tokens in `X-Auth-Token` are
+    /// refused with the sentence of its middleware, and the log has the reason.
     ///
     /// # Errors
     ///

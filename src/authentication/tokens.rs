@@ -1,8 +1,8 @@
 //! The strategy `tokens`: API keys that the service itself has issued.
 //!
 //! Tokens that exist are cached for a short time, so a deleted token is soon refused by all
-//! processes. Few ids without a token are looked up at the same time, so invented tokens do not burden
-//! the store.
+//! processes. Few ids without a token are looked up at the same time, so invented tokens do not
+//! burden the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,8 +20,8 @@ use crate::auth::{AuthenticationError, Caller, Identity};
 use crate::broker::{self, Broker};
 use crate::domain::{Token, TokenHash, TokenId, TokenRecord};
 
-/// Time after its lookup for which a token is valid without another one. A deletion must take effect
-/// within five seconds, and event streams present their tokens again only once a second.
+/// Time after its lookup for which a token is valid without another one. A deletion must take
+/// effect within five seconds, and event streams present their tokens again only once a second.
 const VALID_FOR: Duration = Duration::from_secs(2);
 /// Time for which an id without a token is not looked up again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
@@ -29,8 +29,8 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 const LOOKUPS_OF_KNOWN_MAX: usize = 64;
 /// Maximum number of other lookups in flight.
 const LOOKUPS_OF_NEW_MAX: usize = 16;
-/// Maximum number of lookups that wait or are in flight, beyond which only those of tokens that were
-/// valid before are accepted.
+/// Maximum number of lookups that wait or are in flight, beyond which only those of tokens that
+/// were valid before are accepted.
 const LOOKUPS_MAX: usize = 1_000;
 /// Maximum time that a request waits for a lookup.
 const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -60,8 +60,8 @@ struct Known {
 }
 
 impl Tokens {
-    /// Verifies the tokens that the broker has issued, and the one that the operator has configured,
-    /// whose holder is an admin.
+    /// Verifies the tokens that the broker has issued, and the one that the operator has
+    /// configured, whose holder is an admin.
     #[must_use]
     pub fn new(broker: Broker, admin: Option<&Token>) -> Self {
         let find = move |id| {

@@ -124,9 +124,9 @@ impl GuardedStore {
         }
     }
 
-    /// Succeeds if the caller may name another queue of its project, to which the service then posts in
-    /// its name. `key` is the key or the option that names the queue. Guests may not, because they have
-    /// rights on one queue only.
+    /// Succeeds if the caller may name another queue of its project, to which the service then
+    /// posts in its name. `key` is the key or the option that names the queue. Guests may not,
+    /// because they have rights on one queue only.
     ///
     /// # Errors
     ///

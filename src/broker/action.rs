@@ -1,5 +1,5 @@
-//! The actions that callers ask for, each with the permission that it requires, and whether the audit
-//! log records it.
+//! The actions that callers ask for, each with the permission that it requires, and whether the
+//! audit log records it.
 
 use self::Permission::{Everybody, Service};
 use crate::auth::policy::Rule;
@@ -180,8 +180,8 @@ actions! {
 
 impl Action {
     /// Returns whether the audit log records the action when it is allowed: each change of queues,
-    /// subscriptions, tasks and tokens, each backup, and nothing that clients do with messages. Refused actions are
-    /// always recorded.
+    /// subscriptions, tasks and tokens, each backup, and nothing that clients do with messages.
+    /// Refused actions are always recorded.
     pub(super) const fn is_audited(self) -> bool {
         match self {
             Self::CreateQueue

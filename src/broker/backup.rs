@@ -6,8 +6,8 @@ use crate::auth::Caller;
 use crate::storage::{Backup, BackupStart};
 
 impl Broker {
-    /// Begins a backup of the whole store, which must be an embedded one without pools. Only operators may
-    /// ask for it.
+    /// Begins a backup of the whole store, which must be an embedded one without pools. Only
+    /// operators may ask for it.
     ///
     /// # Errors
     ///

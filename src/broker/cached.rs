@@ -72,7 +72,8 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
         (last.computed_at.elapsed() < max_age).then(|| last.value.clone())
     }
 
-    /// Lets the next caller of [`Self::get`] wait for a computation that begins from now on. Until it ends,
+    /// Lets the next caller of [`Self::get`] wait for a computation that begins from now on. Until
+    /// it ends,
     /// [`Self::last`] returns the value as before.
     pub fn expire(&self) {
         let mut state = self.lock();
@@ -174,7 +175,8 @@ mod tests {
         let get = || cached.get(WAIT_MAX, || compute(source.clone(), permits.clone()));
         assert_eq!(get().await, Some(1));
 
-        // The second computation begins before the value expires again, so it is too old when it ends.
+        // The second computation begins before the value expires again, so it is too old when it
+        // ends.
         for started in [2, 3] {
             cached.expire();
             assert_eq!(get().await, None);

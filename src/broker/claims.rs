@@ -110,8 +110,8 @@ impl Broker {
         Ok(claim)
     }
 
-    /// Returns a page of the queue's live claims after an id, in the order of their ids. It is empty
-    /// only at the end of the list. A queue that does not exist has no claims.
+    /// Returns a page of the queue's live claims after an id, in the order of their ids. It is
+    /// empty only at the end of the list. A queue that does not exist has no claims.
     pub async fn list_claims(
         &self,
         caller: &Caller,

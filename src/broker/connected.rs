@@ -1,5 +1,5 @@
-//! The subscriptions of the WebSocket connections of this process. They end with their connections, and
-//! no store knows them.
+//! The subscriptions of the WebSocket connections of this process. They end with their connections,
+//! and no store knows them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ use crate::domain::{
 };
 use crate::memory_budget::{BudgetExceeded, MemoryBudget, MemoryShare};
 
-/// Maximum size in bytes of the options of all subscriptions. They count twice, because they are kept as
-/// requests show them and as they are applied.
+/// Maximum size in bytes of the options of all subscriptions. They count twice, because they are
+/// kept as requests show them and as they are applied.
 const OPTIONS_BYTES_MAX: usize = 32 << 20;
 
 /// The subscriptions of all connections of this process.

@@ -91,8 +91,8 @@ impl QueueDeliveries {
         Ok(self.access.admit().await?.save_deliveries(&self.queue, fence, changes).await?)
     }
 
-    /// Returns the changes with new retries sealed with the first key, if any of them is sealed with
-    /// another key.
+    /// Returns the changes with new retries sealed with the first key, if any of them is sealed
+    /// with another key.
     fn resealed(&self, changes: &[DeliveryChange]) -> Option<Vec<DeliveryChange>> {
         let reseal = |retry: &Retry| self.broker.encryption.reseal(&self.queue, &retry.message.body);
         if !changes.iter().flat_map(|change| &change.new_retries).any(|retry| reseal(retry).is_some()) {
@@ -178,8 +178,9 @@ impl QueueDeliveries {
         message.poster == client_id().poster()
     }
 
-    /// Returns whether the current policy allows posts in the name of this author. Without an author, a
-    /// release that did not store authors has stored the subscription, and posts are allowed.
+    /// Returns whether the current policy allows posts in the name of this author. Without an
+    /// author, a release that did not store authors has stored the subscription, and posts are
+    /// allowed.
     #[must_use]
     pub fn may_post_for(&self, author: Option<&Author>) -> bool {
         author.is_none_or(|author| {
@@ -194,8 +195,8 @@ impl QueueDeliveries {
         self.broker.limits.max_message_ttl
     }
 
-    /// Posts this message to another queue of the project as a dead letter, like [`Self::post`]. Its age
-    /// begins at `created_s`, in seconds since 1970.
+    /// Posts this message to another queue of the project as a dead letter, like [`Self::post`].
+    /// Its age begins at `created_s`, in seconds since 1970.
     pub async fn post_dead_letter(
         &self,
         to: &QueueName,

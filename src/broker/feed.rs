@@ -30,8 +30,8 @@ pub struct Feed {
     /// The poster whose messages are left out.
     not_from: Option<Poster>,
     subscription: Option<Subscription>,
-    /// Whether the feed ends when its queue is deleted. Otherwise it goes on when the queue is created
-    /// again.
+    /// Whether the feed ends when its queue is deleted. Otherwise it goes on when the queue is
+    /// created again.
     ends_with_queue: bool,
     is_at_end: bool,
     /// The position at which the last page began.
@@ -133,8 +133,9 @@ impl Feed {
         }
     }
 
-    /// Returns the next messages once the store can be used. Each operation has a task of its own: otherwise,
-    /// it would remain admitted while nobody waits for this future, and keep others from being admitted.
+    /// Returns the next messages once the store can be used. Each operation has a task of its own:
+    /// otherwise, it would remain admitted while nobody waits for this future, and keep others from
+    /// being admitted.
     async fn try_next(&mut self) -> Result<Option<Vec<Message>>, Error> {
         if let Some(start) = self.start {
             let position = position_of(self.access.clone(), self.query.queue.clone(), start);

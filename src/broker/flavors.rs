@@ -1,8 +1,8 @@
 //! Flavors: named sets of pools. Everybody in a project may list its flavors, and operators change
 //! them.
 //!
-//! A pool names the flavor that it belongs to. Flavors of the same name in several projects therefore
-//! have the same pools.
+//! A pool names the flavor that it belongs to. Flavors of the same name in several projects
+//! therefore have the same pools.
 
 use super::access::{AdmittedStore, require_client};
 use super::pools::{change_list, no_pool};
@@ -22,8 +22,8 @@ pub struct FlavorPools {
 }
 
 impl Broker {
-    /// Returns the flavors of the caller's project whose names follow `after`, at most `limit`, or the
-    /// default number of queues in a page.
+    /// Returns the flavors of the caller's project whose names follow `after`, at most `limit`, or
+    /// the default number of queues in a page.
     pub async fn list_flavors(
         &self,
         caller: &Caller,
@@ -118,8 +118,8 @@ impl Broker {
         .await
     }
 
-    /// Checks that the project has the flavor that the metadata names, if it names one, and that the
-    /// flavor has pools. Without pooling, the metadata may name anything.
+    /// Checks that the project has the flavor that the metadata names, if it names one, and that
+    /// the flavor has pools. Without pooling, the metadata may name anything.
     pub(super) async fn check_flavor(
         &self,
         store: &AdmittedStore,

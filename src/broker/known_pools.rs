@@ -11,8 +11,8 @@ use crate::storage::PoolList;
 pub(super) struct KnownPools(Mutex<Arc<PoolList>>);
 
 impl KnownPools {
-    /// Returns the list of pools and flavors as it is now. If the process knows it already, reads only
-    /// its version.
+    /// Returns the list of pools and flavors as it is now. If the process knows it already, reads
+    /// only its version.
     pub(super) async fn read(&self, store: &AdmittedStore) -> Result<Arc<PoolList>, Error> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(list) = store.load_pools(known.version.as_ref()).await? else {

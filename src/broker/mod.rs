@@ -104,8 +104,8 @@ pub struct Parts {
     /// Subscriptions of WebSocket connections of this process.
     connected: ConnectedSubscriptions,
     metrics: Arc<Metrics>,
-    /// Queues at their last known revisions. A post names the revision that it was prepared for, and
-    /// the store rejects it if the queue has changed. An outdated entry therefore does no harm.
+    /// Queues at their last known revisions. A post names the revision that it was prepared for,
+    /// and the store rejects it if the queue has changed. An outdated entry therefore does no harm.
     known_queues: Cache<QueueId, Arc<Queue>, KnownQueueWeight>,
     encryption: Encryption,
     /// The writes that are running.
@@ -113,9 +113,9 @@ pub struct Parts {
     /// Limits the number of claims and pops that are being withdrawn.
     withdrawals: Semaphore,
     shared_reads: SharedReads,
-    /// The locks of the projects that list queues with a filter, one list at a time. Requests wait in the
-    /// order in which they arrived. None is refused: the requests in front of it are bounded, and one
-    /// whose client disconnects stops waiting.
+    /// The locks of the projects that list queues with a filter, one list at a time. Requests wait
+    /// in the order in which they arrived. None is refused: the requests in front of it are
+    /// bounded, and one whose client disconnects stops waiting.
     filter_turns: InUse<ProjectId, Mutex<()>>,
     waiting: Waiting,
     quotas: Arc<Quotas>,
@@ -141,7 +141,8 @@ pub struct Options {
     pub quotas: QuotaConfig,
     /// How pools are managed; `None` without pooling.
     pub pooling: Option<Pooling>,
-    /// Maximum number of requests over WebSockets that one project has in progress; `None` for no limit.
+    /// Maximum number of requests over WebSockets that one project has in progress; `None` for no
+    /// limit.
     pub socket_requests_max: Option<u32>,
     /// The rules for mails to subscribers; `None` if no mail is sent.
     pub mail: Option<MailRules>,
@@ -298,7 +299,8 @@ async fn outcome<T>(task: JoinHandle<T>) -> T {
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down, because the process did not stop in time. It drops this future, too.
+            // The runtime shuts down, because the process did not stop in time. It drops this
+            // future, too.
             Err(_cancelled) => std::future::pending().await,
         },
     }

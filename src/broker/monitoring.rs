@@ -1,5 +1,6 @@
-//! Gathers the metrics. What the store must be asked for is asked at most once per interval, however
-//! many callers read the metrics, and a store that does not answer delays them by a second at most.
+//! Gathers the metrics. What the store must be asked for is asked at most once per interval,
+//! however many callers read the metrics, and a store that does not answer delays them by a second
+//! at most.
 
 use std::collections::BTreeSet;
 use std::slice;

@@ -1,8 +1,8 @@
 //! Pools: the stores that keep queues, for operators.
 //!
 //! A pool that is deleted while it has queues is *retired*: it is not shown and gets no new queues,
-//! and it keeps those that it has. So does a pool whose deleted queues have dead letters to forward.
-//! Creating a pool with its name revives it.
+//! and it keeps those that it has. So does a pool whose deleted queues have dead letters to
+//! forward. Creating a pool with its name revives it.
 
 use serde_json::{Map, Value};
 
@@ -31,8 +31,8 @@ pub struct PoolChange {
 }
 
 impl Broker {
-    /// Returns the pools whose names follow `after`, at most `limit`, or the default number of queues
-    /// in a page.
+    /// Returns the pools whose names follow `after`, at most `limit`, or the default number of
+    /// queues in a page.
     pub async fn list_pools(
         &self,
         caller: &Caller,
@@ -85,8 +85,8 @@ impl Broker {
         .await
     }
 
-    /// Deletes a pool. If it may have queues, it is retired, with a warning. Deleting an unknown pool
-    /// has no effect.
+    /// Deletes a pool. If it may have queues, it is retired, with a warning. Deleting an unknown
+    /// pool has no effect.
     pub async fn delete_pool(&self, caller: &Caller, name: &str) -> Result<WithWarnings<()>, Error> {
         let store = self.store.authorize(caller, Action::DeletePool, Resource::Store)?.admit().await?;
         let Ok(name) = name.parse::<PoolName>() else {
@@ -106,7 +106,8 @@ impl Broker {
                     return Ok(WithWarnings { value: (), warnings: vec![Warning::PoolRetired] });
                 }
                 list.pools.remove(at);
-                // Refused if the list has changed, because the pool may have been revived meanwhile.
+                // Refused if the list has changed, because the pool may have been revived
+                // meanwhile.
                 if store.replace_pools(list.version.clone().as_ref(), &list).await? {
                     return Ok(WithWarnings::none(()));
                 }
@@ -116,11 +117,12 @@ impl Broker {
         .await
     }
 
-    /// Replaces a pool, which may be retired or not exist, by what `change` returns for it. `uri` is
-    /// the new address, if there is one. Returns the pool as it is shown.
+    /// Replaces a pool, which may be retired or not exist, by what `change` returns for it. `uri`
+    /// is the new address, if there is one. Returns the pool as it is shown.
     ///
-    /// A place of the catalogue names a pool, whatever its address is. So before the address changes,
-    /// the pool is closed for new queues, and then the catalogue is searched for queues of the pool.
+    /// A place of the catalogue names a pool, whatever its address is. So before the address
+    /// changes, the pool is closed for new queues, and then the catalogue is searched for queues of
+    /// the pool.
     async fn change_pool(
         &self,
         store: AdmittedStore,
@@ -201,7 +203,8 @@ impl Broker {
         stored.map_err(|error| Error::Pool(error.to_string()))
     }
 
-    /// Checks that the address can be that of a pool, and connects to it once. Returns its database.
+    /// Checks that the address can be that of a pool, and connects to it once. Returns its
+    /// database.
     async fn check_uri(&self, uri: &PoolUri) -> Result<DatabaseId, Error> {
         let pooling = self.pooling.as_ref().ok_or(Error::Forbidden)?;
         if uri.is_masked() {
@@ -224,8 +227,8 @@ async fn load(store: &AdmittedStore) -> Result<PoolList, Error> {
     Ok(store.load_pools(None).await?.unwrap_or_default())
 }
 
-/// Changes the list of pools and flavors. If it changes meanwhile, `change` is called again with the
-/// new list.
+/// Changes the list of pools and flavors. If it changes meanwhile, `change` is called again with
+/// the new list.
 pub(super) async fn change_list<T>(
     store: &AdmittedStore,
     change: impl Fn(&mut PoolList) -> Result<T, Error>,
@@ -270,8 +273,8 @@ fn retire(list: &mut PoolList, name: &PoolName) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Refuses the address of a pool if it leads to the database of the management store, or to that of another
-/// pool with the same label.
+/// Refuses the address of a pool if it leads to the database of the management store, or to that of
+/// another pool with the same label.
 async fn check_database(
     store: &AdmittedStore,
     name: &PoolName,

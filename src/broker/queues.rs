@@ -45,8 +45,8 @@ pub struct QueueQuery {
     pub name_prefix: Option<String>,
     /// Only queues whose names contain this text.
     pub name: Option<String>,
-    /// Only queues whose metadata has all these keys, which are distinct, with these values, which are the
-    /// `MessagePack` of texts or integers.
+    /// Only queues whose metadata has all these keys, which are distinct, with these values, which
+    /// are the `MessagePack` of texts or integers.
     pub metadata: Vec<(String, Vec<u8>)>,
     /// Whether the caller uses the metadata of the queues.
     pub detailed: bool,
@@ -134,7 +134,8 @@ impl Broker {
         Ok(WithWarnings { value: value.with_defaults(queue.name().kind(), &self.limits), warnings })
     }
 
-    /// Returns the metadata that the owner of the queue has set. A queue that does not exist has none.
+    /// Returns the metadata that the owner of the queue has set. A queue that does not exist has
+    /// none.
     pub async fn get_metadata(&self, caller: &Caller, queue: &QueueId) -> Result<WithWarnings<Metadata>, Error> {
         let store = self.store.authorize(caller, Action::GetQueue, queue)?.admit().await?;
         let found = store.get_queue(queue).await?;
@@ -143,8 +144,9 @@ impl Broker {
         Ok(WithWarnings { value, warnings: missing.into_iter().collect() })
     }
 
-    /// Returns a warning for a request that found nothing, if its queue does not exist. The store is not
-    /// asked about queues that this process knows, so the warning may be missing for one that was deleted.
+    /// Returns a warning for a request that found nothing, if its queue does not exist. The store
+    /// is not asked about queues that this process knows, so the warning may be missing for one
+    /// that was deleted.
     pub async fn missing_queue(&self, caller: &Caller, action: Action, queue: &QueueId) -> Vec<Warning> {
         match self.look_up(caller, action, queue).await {
             Ok(None) => vec![Warning::NoQueue(queue.name().kind())],
@@ -153,7 +155,8 @@ impl Broker {
         }
     }
 
-    /// Returns a warning for a claim whose preference has no effect, because the queue has no such shards.
+    /// Returns a warning for a claim whose preference has no effect, because the queue has no such
+    /// shards.
     pub async fn useless_preference(
         &self,
         caller: &Caller,
@@ -169,8 +172,8 @@ impl Broker {
         is_useless.then_some(Warning::PreferIgnored(shards.unwrap_or(1)))
     }
 
-    /// Returns a warning if the retry policy of the queue has precedence over that in these options of a
-    /// subscription.
+    /// Returns a warning if the retry policy of the queue has precedence over that in these options
+    /// of a subscription.
     pub async fn ignored_retry_policy(
         &self,
         caller: &Caller,
@@ -202,8 +205,8 @@ impl Broker {
         Ok(store.get_queue(queue).await?.is_some())
     }
 
-    /// Replaces the queue's metadata with the keys that `change` returns for it, and returns it with
-    /// all defaults. If the metadata changes meanwhile, `change` is called again with the new
+    /// Replaces the queue's metadata with the keys that `change` returns for it, and returns it
+    /// with all defaults. If the metadata changes meanwhile, `change` is called again with the new
     /// metadata.
     pub async fn update_queue(
         &self,
@@ -240,8 +243,8 @@ impl Broker {
         .await
     }
 
-    /// Succeeds if new metadata may name its dead-letter queue and the caller may post to that, or if the
-    /// current metadata has the same one.
+    /// Succeeds if new metadata may name its dead-letter queue and the caller may post to that, or
+    /// if the current metadata has the same one.
     fn check_dead_letter_queue(&self, caller: &Caller, current: &Metadata, new: &Metadata) -> Result<(), Error> {
         match new.dead_letter_queue() {
             Some(queue) if current.dead_letter_queue() != Some(queue) => {
@@ -270,11 +273,13 @@ impl Broker {
         self.run_to_completion(async move { Ok(store.delete_queue(&queue).await?) }).await
     }
 
-    /// Returns a page of the project's queues, or of its topics, by name. It examines a bounded number
-    /// of names and bytes of metadata in small steps, so a page may be shorter than its limit, or empty,
-    /// although more queues match. Lists of one project that have filters or statistics run one after another.
+    /// Returns a page of the project's queues, or of its topics, by name. It examines a bounded
+    /// number of names and bytes of metadata in small steps, so a page may be shorter than its
+    /// limit, or empty, although more queues match. Lists of one project that have filters or
+    /// statistics run one after another.
     ///
-    /// If a pool is down, a list that needs its metadata or statistics fails. A list of names does not.
+    /// If a pool is down, a list that needs its metadata or statistics fails. A list of names does
+    /// not.
     pub async fn list_queues(&self, caller: &Caller, query: &QueueQuery) -> Result<ListedQueues, Error> {
         let project = &require_client(caller)?.project;
         let access =
@@ -339,8 +344,8 @@ impl Broker {
         self.run_to_completion(async move { Ok(store.resume_queue(&queue).await?) }).await
     }
 
-    /// Moves the queue to this pool, with everything that it has. Its other requests wait meanwhile. Has
-    /// no effect if the queue is in the pool already.
+    /// Moves the queue to this pool, with everything that it has. Its other requests wait
+    /// meanwhile. Has no effect if the queue is in the pool already.
     pub async fn move_queue(&self, caller: &Caller, queue: QueueId, pool: PoolName) -> Result<(), Error> {
         // A move works on several stores, and takes no place of other requests in any of them.
         let store = self.store.authorize(caller, Action::MoveQueue, Resource::Store)?.admit().await?;
@@ -391,8 +396,8 @@ impl Broker {
     }
 }
 
-/// Succeeds if posts to the queue can reach the durability of its new metadata. If only replicas are
-/// missing at present, returns a warning.
+/// Succeeds if posts to the queue can reach the durability of its new metadata. If only replicas
+/// are missing at present, returns a warning.
 async fn check_durability(
     store: &AdmittedStore,
     queue: &QueueId,

@@ -15,8 +15,8 @@ pub(super) fn check_range(parameter: &str, value: i64, min: u32, max: u32) -> Re
     }
 }
 
-/// Checks the limit of a page of queues, or of anything else that is listed in pages of the same size.
-/// Returns the default without a limit.
+/// Checks the limit of a page of queues, or of anything else that is listed in pages of the same
+/// size. Returns the default without a limit.
 pub(super) fn page_limit(limit: Option<i64>, limits: &Limits) -> Result<usize, Error> {
     Ok(match limit {
         Some(limit) => check_range("limit", limit, 1, limits.max_queues_per_page)?,

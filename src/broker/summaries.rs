@@ -7,8 +7,8 @@ use crate::auth::Caller;
 use crate::domain::{ProjectId, QueueId, QueueKind};
 
 impl Broker {
-    /// Adds statistics to the queues of a page. The page becomes shorter, but not empty, if too many
-    /// due changes would have to be applied.
+    /// Adds statistics to the queues of a page. The page becomes shorter, but not empty, if too
+    /// many due changes would have to be applied.
     pub(super) async fn add_stats(
         &self,
         caller: &Caller,

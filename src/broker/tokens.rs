@@ -95,7 +95,8 @@ impl Broker {
     }
 }
 
-/// Refuses a token in place of its id. Deleting an unknown id succeeds, and the token would stay valid.
+/// Refuses a token in place of its id. Deleting an unknown id succeeds, and the token would stay
+/// valid.
 fn refuse_token(id: &str) -> Result<(), Error> {
     if id.starts_with(TOKEN_PREFIX) { Err(InvalidToken::WholeToken.into()) } else { Ok(()) }
 }

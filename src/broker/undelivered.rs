@@ -1,6 +1,6 @@
-//! Messages that were claimed or popped are returned to their queue if their client does not get them:
-//! because it has gone, or because the store has not said whether it has carried out the command. Otherwise
-//! no other client would get them before the claim expires, or ever.
+//! Messages that were claimed or popped are returned to their queue if their client does not get
+//! them: because it has gone, or because the store has not said whether it has carried out the
+//! command. Otherwise no other client would get them before the claim expires, or ever.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::storage::{self, POP_TERM, Popped};
 
 /// The pause between two attempts to return messages.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The pause between the first two attempts to end a claim or a pop. Each further one is twice as long, up to
+/// The pause between the first two attempts to end a claim or a pop. Each further one is twice as
+/// long, up to
 /// [`RETRY_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of these attempts, because claims and pops also end by themselves.
@@ -72,8 +73,8 @@ enum End {
 }
 
 impl<T> Undelivered<T> {
-    /// Returns the claim or the messages as delivered. They do not return to the queue if the client
-    /// disconnects, as is the case if it did not wait for them.
+    /// Returns the claim or the messages as delivered. They do not return to the queue if the
+    /// client disconnects, as is the case if it did not wait for them.
     pub fn into_delivered(self) -> T {
         self.return_guard.disarm();
         self.value
@@ -106,8 +107,8 @@ impl ReturnGuard {
         Self(Some(Box::new(Return { broker: broker.clone(), queue: queue.clone(), messages })))
     }
 
-    /// Returns what the command has taken that this guard would return. Disarms the guard if the command
-    /// has certainly taken nothing.
+    /// Returns what the command has taken that this guard would return. Disarms the guard if the
+    /// command has certainly taken nothing.
     pub(super) fn taken_by<T>(self, result: Result<Taken<T>, storage::Error>) -> Result<Taken<(T, Self)>, Error> {
         let known = match result {
             Ok(Taken::Messages(taken)) => return Ok(Taken::Messages((taken, self))),
@@ -208,8 +209,8 @@ impl Broker {
         }
     }
 
-    /// Ends a claim or a pop, and retries if the store fails. Gives up when it may have ended by itself. A
-    /// withdrawal also gives up when the process stops, or if there are too many.
+    /// Ends a claim or a pop, and retries if the store fails. Gives up when it may have ended by
+    /// itself. A withdrawal also gives up when the process stops, or if there are too many.
     async fn end_in_time(&self, queue: &QueueId, end: End) {
         let is_withdrawal = matches!(end, End::Withdraw(_));
         let permit = is_withdrawal.then(|| self.withdrawals.try_acquire());

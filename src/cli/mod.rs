@@ -29,8 +29,8 @@ use crate::config;
 /// A REST messaging service that speaks the Zaqar v2 API, and its command line.
 ///
 /// Without a command, `sukkal` serves the API. The commands `queue`, `message`, `claim`, `dead`,
-/// `subscription`, `token`, `project`, `quota`, `backup`, `pool`, `flavor` and `ping` use the API of a service, by default
-/// http://127.0.0.1:8888.
+/// `subscription`, `token`, `project`, `quota`, `backup`, `pool`, `flavor` and `ping` use the API
+/// of a service, by default http://127.0.0.1:8888.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -63,25 +63,25 @@ enum Command {
     Compact(store::Options),
     /// Creates an embedded store from a backup that `sukkal backup` has written
     ///
-    /// The directory of the store must not have one. The exit code is 1 if the backup is damaged or cannot
-    /// be restored; there is no store then.
+    /// The directory of the store must not have one. The exit code is 1 if the backup is damaged or
+    /// cannot be restored; there is no store then.
     Restore(restore::Arguments),
     /// Encrypts stored messages with a new key
     ///
-    /// After a change of message_encryption_key, encrypts all encrypted messages with the new key, so
-    /// that the old one can be removed from message_decryption_keys. A Redis may be in use meanwhile;
-    /// stop Sukkal first for an embedded store. The command may be interrupted and repeated. The exit
-    /// code is 0 if the old keys are not needed any more, and 1 otherwise. It is 2 if an option is
-    /// wrong or the store cannot be opened.
+    /// After a change of message_encryption_key, encrypts all encrypted messages with the new key,
+    /// so that the old one can be removed from message_decryption_keys. A Redis may be in use
+    /// meanwhile; stop Sukkal first for an embedded store. The command may be interrupted and
+    /// repeated. The exit code is 0 if the old keys are not needed any more, and 1 otherwise. It is
+    /// 2 if an option is wrong or the store cannot be opened.
     Rekey(store::Options),
     /// Copies everything from an embedded store to Redis. Stop Sukkal first
     ///
     /// Copies queues, messages with their ids and states, live claims, subscriptions, tokens and
     /// quotas, reads everything again and compares it, and verifies the integrity of the copy. The
-    /// Redis must not have data of Sukkal. No process can use it until the migration is complete. The
-    /// command may be interrupted and repeated; it then begins anew. The embedded store keeps its
-    /// data. The exit code is 0 if the migration is complete, and 1 otherwise. It is 2 if an option is
-    /// wrong, or if a store cannot be opened or used.
+    /// Redis must not have data of Sukkal. No process can use it until the migration is complete.
+    /// The command may be interrupted and repeated; it then begins anew. The embedded store keeps
+    /// its data. The exit code is 0 if the migration is complete, and 1 otherwise. It is 2 if an
+    /// option is wrong, or if a store cannot be opened or used.
     Migrate(migrate::Options),
     /// Measures throughput and latency of a service that speaks Zaqar v2
     Bench(Box<bench::Options>),

@@ -1,7 +1,7 @@
 //! `sukkal rekey`: encrypts stored messages with the first key.
 //!
-//! The exit code is 0 if no other key is needed any more, 1 if one is or the command failed, and 2 if
-//! an option is wrong.
+//! The exit code is 0 if no other key is needed any more, 1 if one is or the command failed, and 2
+//! if an option is wrong.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `sukkal restore`: creates an embedded store from a backup. The exit code is 1 if the backup cannot be
-//! restored, and 2 if an option is wrong.
+//! `sukkal restore`: creates an embedded store from a backup. The exit code is 1 if the backup
+//! cannot be restored, and 2 if an option is wrong.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -17,8 +17,8 @@ options! {
     /// The options for the authentication of callers.
     #[derive(Clone, Debug, Deserialize, PartialEq)]
     pub struct Auth {
-        /// How Sukkal finds out who sends a request. Accepted: a list of these strategies. In the environment,
-        /// they are separated by commas.
+        /// How Sukkal finds out who sends a request. Accepted: a list of these strategies. In the
+        /// environment, they are separated by commas.
         ///   "none"      everybody is believed: X-Project-ID names the project, and X-Roles the roles
         ///   "proxy"     these headers and X-User-Id are believed if they come from one of the
         ///               trusted_proxies, which authenticate callers; if no other strategy is on, all
@@ -27,19 +27,20 @@ options! {
         ///   "jwt"       the token in Authorization: Bearer is believed if an OpenID provider has signed it;
         ///               see [jwt]
         ///   "tokens"    clients present a token that Sukkal has issued; see [tokens]
-        /// Requests with a pre-signed URL need none of them. The default is []: if the address in `bind` is a
-        /// loopback address, everybody on this machine is believed. Sukkal then refuses requests whose header
-        /// `Host` is not localhost, an IP address, a name in `bind` of a listener or a host in cors_origins,
-        /// because they can come from a web page (DNS rebinding). On other addresses, Sukkal does not start
-        /// without strategies. Name "proxy" or "none" if a proxy on this machine passes on the `Host` of its
-        /// clients.
+        /// Requests with a pre-signed URL need none of them. The default is []: if the address in
+        /// `bind` is a loopback address, everybody on this machine is believed. Sukkal then refuses
+        /// requests whose header `Host` is not localhost, an IP address, a name in `bind` of a
+        /// listener or a host in cors_origins, because they can come from a web page (DNS
+        /// rebinding). On other addresses, Sukkal does not start without strategies. Name "proxy"
+        /// or "none" if a proxy on this machine passes on the `Host` of its clients.
         pub strategies: Vec<AuthStrategy> = [] in STRATEGIES,
-        /// The proxies that authenticate callers, for the strategy "proxy": those in a network, and those with
-        /// a client certificate of an authority in tls.client_ca. The address of the connection counts, and
-        /// the whole subject of the certificate, as in RFC 4514. Everybody who can connect from these networks
-        /// or with these certificates can act as any caller. Accepted: a list of networks, addresses and
-        /// subjects, such as ["10.0.0.7", "fd00::/64", "certificate:CN=proxy,O=Acme"]. In the environment, they
-        /// are separated by commas, so a subject with a comma must be in the file. The default is [].
+        /// The proxies that authenticate callers, for the strategy "proxy": those in a network, and
+        /// those with a client certificate of an authority in tls.client_ca. The address of the
+        /// connection counts, and the whole subject of the certificate, as in RFC 4514. Everybody
+        /// who can connect from these networks or with these certificates can act as any caller.
+        /// Accepted: a list of networks, addresses and subjects, such as ["10.0.0.7", "fd00::/64",
+        /// "certificate:CN=proxy,O=Acme"]. In the environment, they are separated by commas, so a
+        /// subject with a comma must be in the file. The default is [].
         pub trusted_proxies: Vec<TrustedProxy> = [] in PROXIES;
     }
 }

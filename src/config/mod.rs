@@ -1,8 +1,10 @@
-//! The configuration: the defaults, overridden by a file, the environment, and flags, in this order.
+//! The configuration: the defaults, overridden by a file, the environment, and flags, in this
+//! order.
 //!
-//! The tables of `options!` declare all options: here and in the modules of sections, or in `domain`
-//! if the service needs them as a whole. `config/default.toml` shows them. An unknown option in a file
-//! is an error. In the environment, where other programs set variables too, it is only a warning.
+//! The tables of `options!` declare all options: here and in the modules of sections, or in
+//! `domain` if the service needs them as a whole. `config/default.toml` shows them. An unknown
+//! option in a file is an error. In the environment, where other programs set variables too, it is
+//! only a warning.
 
 mod auth;
 mod bind;
@@ -53,14 +55,15 @@ options! {
     pub struct Config {
         //! Every option of Sukkal with its default value.
         //!
-        //! `sukkal serve --config FILE` reads a file like this one. The file needs only the options whose
-        //! values differ from the defaults. An environment variable overrides the file, and a command-line
-        //! flag overrides both. The variable has the name of the option in upper case, with the prefix
-        //! SUKKAL_ and two underscores after the section: SUKKAL_BIND, SUKKAL_TRANSPORT__MAX_MESSAGE_TTL.
+        //! `sukkal serve --config FILE` reads a file like this one. The file needs only the options
+        //! whose values differ from the defaults. An environment variable overrides the file, and a
+        //! command-line flag overrides both. The variable has the name of the option in upper case,
+        //! with the prefix SUKKAL_ and two underscores after the section: SUKKAL_BIND,
+        //! SUKKAL_TRANSPORT__MAX_MESSAGE_TTL.
         //!
-        //! If an option has an invalid value, Sukkal exits with code 2 and an error message that contains
-        //! the reason. An unknown option in the file is an error too. An environment variable SUKKAL_* that
-        //! names no option is logged as a warning and has no effect.
+        //! If an option has an invalid value, Sukkal exits with code 2 and an error message that
+        //! contains the reason. An unknown option in the file is an error too. An environment
+        //! variable SUKKAL_* that names no option is logged as a warning and has no effect.
         //!
         //! The comment on an option says which values are accepted. 31622400 seconds are 366 days.
 
@@ -69,8 +72,8 @@ options! {
         ///                 "[::1]:8888"
         ///   "PORT"        the port on 127.0.0.1, so that only this machine can reach it: "8888"
         ///   ":PORT"       the port on all IPv4 and IPv6 addresses of this machine: ":8888"
-        /// The port is an integer from 0 to 65535. With port 0, the operating system chooses a free port.
-        /// The log contains the address. The default is "127.0.0.1:8888".
+        /// The port is an integer from 0 to 65535. With port 0, the operating system chooses a free
+        /// port. The log contains the address. The default is "127.0.0.1:8888".
         pub bind: Bind = "127.0.0.1:8888" in ADDRESS;
 
         /// Store that contains the queues and messages, as a URI. Accepted values:
@@ -80,59 +83,61 @@ options! {
         ///   redis-cluster://HOST:PORT,HOST:PORT,...  a Redis Cluster; some of its nodes are sufficient
         ///   redis-sentinel://HOST:PORT,.../MASTER    the master with this name, found through Sentinels;
         ///                                            ?sentinel_password=PASSWORD at the end is for these
-        /// An IPv6 address is in brackets: redis-cluster://[::1]:6379,HOST:6379. The default port is 6379, or
-        /// 26379 for a Sentinel.
-        /// rediss://, rediss-cluster:// and rediss-sentinel:// use TLS; see [redis]. Redis must not evict
-        /// keys, so set its `maxmemory-policy` to `noeviction`. Use Redis to run more than one process. The
-        /// default is "embedded:./sukkal-data".
+        /// An IPv6 address is in brackets: redis-cluster://[::1]:6379,HOST:6379. The default port
+        /// is 6379, or 26379 for a Sentinel. rediss://, rediss-cluster:// and rediss-sentinel://
+        /// use TLS; see [redis]. Redis must not evict keys, so set its `maxmemory-policy` to
+        /// `noeviction`. Use Redis to run more than one process. The default is
+        /// "embedded:./sukkal-data".
         #[serde(deserialize_with = "values::store")]
         pub store: StoreUri = "embedded:./sukkal-data" in values::STORE;
 
-        /// Enables the administrative routes /v2/health, /v2/projects, /v2/backup and /v2/quotas, which require
-        /// the role "admin", and with [pooling] also /v2/pools and /v2/flavors. With this role, the query parameter
-        /// project_id acts on any project. The strategy in [auth] says where the roles of a request come from.
-        /// With the strategy "none", every client can give itself the role. Accepted: true or false. The
-        /// default is false.
+        /// Enables the administrative routes /v2/health, /v2/projects, /v2/backup and /v2/quotas,
+        /// which require the role "admin", and with [pooling] also /v2/pools and /v2/flavors. With
+        /// this role, the query parameter project_id acts on any project. The strategy in [auth]
+        /// says where the roles of a request come from. With the strategy "none", every client can
+        /// give itself the role. Accepted: true or false. The default is false.
         pub admin_mode: bool = false in Rule::Boolean;
 
-        /// Adds a checksum of the body to each message in responses: "checksum": "MD5:...". Enable it if
-        /// clients verify checksums. Accepted: true or false. The default is false.
+        /// Adds a checksum of the body to each message in responses: "checksum": "MD5:...". Enable
+        /// it if clients verify checksums. Accepted: true or false. The default is false.
         pub enable_checksum: bool = false in Rule::Boolean;
 
-        /// Number of threads that process requests. Accepted: 0 to 1024. The default is 0: the number of
-        /// CPU cores minus one, but at least 1. The remaining core is for the store.
+        /// Number of threads that process requests. Accepted: 0 to 1024. The default is 0: the
+        /// number of CPU cores minus one, but at least 1. The remaining core is for the store.
         pub threads: usize = 0 in Rule::Integer(0, 1024, "");
 
-        /// Time after SIGTERM, SIGINT or SIGHUP in which Sukkal says that it is not ready and still answers
-        /// requests, in seconds, so that a load balancer notices before connections are refused. Choose the
-        /// interval of its checks, times the failures that it needs, and 1 second more. Accepted: 0 to
-        /// 31622400, and at most `drain_timeout`. The default is 0.
+        /// Time after SIGTERM, SIGINT or SIGHUP in which Sukkal says that it is not ready and still
+        /// answers requests, in seconds, so that a load balancer notices before connections are
+        /// refused. Choose the interval of its checks, times the failures that it needs, and 1
+        /// second more. Accepted: 0 to 31622400, and at most `drain_timeout`. The default is 0.
         #[serde(rename = "drain_delay")]
         pub drain_delay_s: u64 = 0 in Rule::DELAY;
 
-        /// Maximum time for which Sukkal waits for the requests in progress after SIGTERM, SIGINT or SIGHUP,
-        /// in seconds, `drain_delay` included. Accepted: 0 to 31622400. The default is 30.
+        /// Maximum time for which Sukkal waits for the requests in progress after SIGTERM, SIGINT
+        /// or SIGHUP, in seconds, `drain_delay` included. Accepted: 0 to 31622400. The default is
+        /// 30.
         #[serde(rename = "drain_timeout")]
         pub drain_timeout_s: u64 = 30 in Rule::DELAY;
 
-        /// Timeout for clients, in seconds. It limits the time to send the URL and the headers of a request,
-        /// and each pause while a body is sent. The time to send a complete body is limited to twice this
-        /// value. Accepted: 1 to 31622400. The default is 60.
+        /// Timeout for clients, in seconds. It limits the time to send the URL and the headers of a
+        /// request, and each pause while a body is sent. The time to send a complete body is
+        /// limited to twice this value. Accepted: 1 to 31622400. The default is 60.
         #[serde(rename = "client_timeout")]
         pub client_timeout_s: u64 = 60 in Rule::DURATION;
 
-        /// Maximum time for which a connection is idle between two requests, in seconds. Behind a load
-        /// balancer, it must be longer than the time after which the balancer closes idle connections, which
-        /// is often 60 seconds. Otherwise the balancer can send a request over a connection that is just being
-        /// closed. Accepted: 1 to 31622400. The default is 75.
+        /// Maximum time for which a connection is idle between two requests, in seconds. Behind a
+        /// load balancer, it must be longer than the time after which the balancer closes idle
+        /// connections, which is often 60 seconds. Otherwise the balancer can send a request over a
+        /// connection that is just being closed. Accepted: 1 to 31622400. The default is 75.
         #[serde(rename = "idle_timeout")]
         pub idle_timeout_s: u64 = 75 in Rule::DURATION;
 
-        /// Maximum number of open client connections. At the maximum, a new connection replaces one of a
-        /// client that has sent no accepted request, or else the one that has been idle for the longest time.
-        /// If no connection has been idle for a second, Sukkal closes another one after its next response.
-        /// Sukkal raises its limit on open files as far as possible, and logs a warning if that limit allows
-        /// fewer connections. Accepted: 1 to 1000000. The default is 16000.
+        /// Maximum number of open client connections. At the maximum, a new connection replaces one
+        /// of a client that has sent no accepted request, or else the one that has been idle for
+        /// the longest time. If no connection has been idle for a second, Sukkal closes another one
+        /// after its next response. Sukkal raises its limit on open files as far as possible, and
+        /// logs a warning if that limit allows fewer connections. Accepted: 1 to 1000000. The
+        /// default is 16000.
         pub max_connections: usize = 16_000 in Rule::CONNECTIONS;
 
         /// TLS on the listeners.
@@ -180,7 +185,8 @@ options! {
         pub audit: Audit,
         /// The log.
         pub log: Log,
-        /// Whether tests can move the clock of each queue in Redis, from a variable that is not an option.
+        /// Whether tests can move the clock of each queue in Redis, from a variable that is not an
+        /// option.
         #[serde(skip)]
         pub has_movable_clock: bool,
         /// Mistakes that do not prevent the service from running, one line each.
@@ -189,13 +195,15 @@ options! {
     }
 }
 
-/// Returns the text of `config/default.toml`: every option with its default value and an explanation.
+/// Returns the text of `config/default.toml`: every option with its default value and an
+/// explanation.
 #[must_use]
 pub fn explained_defaults() -> String {
     Declarations::of::<Config>().into_text()
 }
 
-/// Returns the variable of the command line that a misspelled environment variable most resembles, if any.
+/// Returns the variable of the command line that a misspelled environment variable most resembles,
+/// if any.
 #[must_use]
 pub fn client_variable_meant_by(variable: &str, value: &str) -> Option<String> {
     let options = Declarations::of::<Config>().into_options().into_iter().map(|option| option.name);

@@ -1,7 +1,7 @@
 //! The names of options in the environment, and suggestions for misspelled names.
 
-/// A variable for tests: if it is set, tests can move the clock of each queue in Redis, and a service
-/// listens on loopback addresses only. It is not an option.
+/// A variable for tests: if it is set, tests can move the clock of each queue in Redis, and a
+/// service listens on loopback addresses only. It is not an option.
 pub(super) const MOVABLE_CLOCK: &str = "SUKKAL_MOVABLE_CLOCK";
 const PREFIX: &str = "SUKKAL_";
 const SECTION_SEPARATOR: &str = "__";
@@ -28,8 +28,8 @@ pub(super) fn option_of(variable: &str, value: &str) -> Option<String> {
     }
 }
 
-/// Returns the variable of the command line that a misspelled variable most resembles; `None` if the variable
-/// is known, or resembles one of these options more.
+/// Returns the variable of the command line that a misspelled variable most resembles; `None` if
+/// the variable is known, or resembles one of these options more.
 pub(super) fn client_variable_meant_by(
     variable: &str,
     value: &str,

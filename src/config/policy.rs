@@ -15,8 +15,9 @@ options! {
     /// `[policy]`: the policy before it is compiled.
     #[derive(Deserialize)]
     struct Section {
-        //! What clients may do. docs/security.md has the rules of both presets. A client that may not perform
-        //! an operation gets 403. All processes of a deployment should have the same policy.
+        //! What clients may do. docs/security.md has the rules of both presets. A client that may
+        //! not perform an operation gets 403. All processes of a deployment should have the same
+        //! policy.
 
         /// Rules that apply unless they are replaced below. Accepted values:
         ///   "zaqar"   the defaults of Zaqar: each client may do everything in its project, and the role
@@ -25,10 +26,11 @@ options! {
         ///             the one before it; a client without one of them may do nothing
         /// The default is "zaqar".
         preset: Preset = "zaqar" in Rule::OneOf(&["zaqar", "roles"]),
-        /// Rules that replace those of the preset, each as "NAME = RULE". A rule consists of role:NAME (the
-        /// client has this role), project:ID (the request is about this project), @ (everybody) and !
-        /// (nobody). They are combined with and, or, not and parentheses. A rule without text allows
-        /// everybody. In the environment, rules are separated by commas. Accepted: a list such as
+        /// Rules that replace those of the preset, each as "NAME = RULE". A rule consists of
+        /// role:NAME (the client has this role), project:ID (the request is about this project), @
+        /// (everybody) and ! (nobody). They are combined with and, or, not and parentheses. A rule
+        /// without text allows everybody. In the environment, rules are separated by commas.
+        /// Accepted: a list such as
         ///   ["queues:create = role:producer or role:manager or role:admin", "queues:purge = !"]
         /// The default is [].
         rules: Value = [] in RULES;

@@ -25,46 +25,51 @@ options! {
     /// `[quotas]`: the limits of each project; 0 is no limit.
     #[derive(Clone, Debug, Deserialize, PartialEq)]
     pub struct Quotas {
-        //! Limits of what each project may use; 0 is no limit. docs/quotas.md explains them. An operator can
-        //! set other limits for single projects, with `PUT /v2/quotas` or in a file. The limits of waiting
-        //! requests and event streams are max_waits_per_project and max_streams_per_project in [transport].
+        //! Limits of what each project may use; 0 is no limit. docs/quotas.md explains them. An
+        //! operator can set other limits for single projects, with `PUT /v2/quotas` or in a file.
+        //! The limits of waiting requests and event streams are max_waits_per_project and
+        //! max_streams_per_project in [transport].
 
-        /// Maximum number of requests of a project in a second, in this process. A further request gets 503.
-        /// Accepted: 0 to 1000000000000000. The default is 0.
+        /// Maximum number of requests of a project in a second, in this process. A further request
+        /// gets 503. Accepted: 0 to 1000000000000000. The default is 0.
         requests_per_second: u64 = 0 in QUOTA,
-        /// Maximum number of bytes in a second that a project may send to this process in the bodies of
-        /// requests that post messages. A further request gets 503. Accepted: 0 to 1000000000000000. The
-        /// default is 0.
+        /// Maximum number of bytes in a second that a project may send to this process in the
+        /// bodies of requests that post messages. A further request gets 503. Accepted: 0 to
+        /// 1000000000000000. The default is 0.
         posted_bytes_per_second: u64 = 0 in QUOTA,
-        /// Maximum number of queues of a project. A request that would create another one gets 403. Accepted:
-        /// 0 to 1000000000000000. The default is 0.
+        /// Maximum number of queues of a project. A request that would create another one gets 403.
+        /// Accepted: 0 to 1000000000000000. The default is 0.
         queues: u64 = 0 in QUOTA,
-        /// Maximum number of subscriptions in all queues of a project together. A request that would create
-        /// another one gets 403. Accepted: 0 to 1000000000000000. The default is 0.
+        /// Maximum number of subscriptions in all queues of a project together. A request that
+        /// would create another one gets 403. Accepted: 0 to 1000000000000000. The default is 0.
         subscriptions: u64 = 0 in QUOTA,
-        /// Maximum number of messages in all queues of a project together. The number is counted once in a
-        /// second, so it may be exceeded by what arrives meanwhile. A further post gets 403. Accepted: 0 to
+        /// Maximum number of messages in all queues of a project together. The number is counted
+        /// once in a second, so it may be exceeded by what arrives meanwhile. A further post gets
+        /// 403. Accepted: 0 to
         /// 1000000000000000. The default is 0.
         messages: u64 = 0 in QUOTA,
-        /// Maximum number of messages in each queue. It is exact. A post that would exceed it gets 403.
-        /// Accepted: 0 to 1000000000000000. The default is 0.
+        /// Maximum number of messages in each queue. It is exact. A post that would exceed it gets
+        /// 403. Accepted: 0 to 1000000000000000. The default is 0.
         messages_per_queue: u64 = 0 in QUOTA,
-        /// Maximum number of bytes of the messages in all queues of a project together. It is counted like
-        /// `messages`; docs/quotas.md says which bytes count. A further post gets 403. Accepted: 0 to
+        /// Maximum number of bytes of the messages in all queues of a project together. It is
+        /// counted like `messages`; docs/quotas.md says which bytes count. A further post gets 403.
+        /// Accepted: 0 to
         /// 1000000000000000. The default is 0.
         bytes: u64 = 0 in QUOTA,
-        /// Maximum number of bytes of the messages in each queue. It is exact. A post that would exceed it gets
+        /// Maximum number of bytes of the messages in each queue. It is exact. A post that would
+        /// exceed it gets
         /// 403. Accepted: 0 to 1000000000000000. The default is 0.
         bytes_per_queue: u64 = 0 in QUOTA;
 
-        /// Path of a file with the quotas of single projects, which replace those of this section. It is a
-        /// TOML file with a table for each project, such as ["team-a"] with the line queues = 100. It is read
-        /// when Sukkal starts. Accepted: the path of such a file, or empty. The default is empty.
+        /// Path of a file with the quotas of single projects, which replace those of this section.
+        /// It is a TOML file with a table for each project, such as ["team-a"] with the line queues
+        /// = 100. It is read when Sukkal starts. Accepted: the path of such a file, or empty. The
+        /// default is empty.
         #[serde(rename = "projects_file", deserialize_with = "projects")]
         projects: HashMap<ProjectId, QuotaOverrides> = "" in QUOTA_FILE;
 
-        /// Status of the response to a request that exceeds a rate. Published Zaqar clients take 429 for
-        /// success. Accepted: 503 or 429. The default is 503.
+        /// Status of the response to a request that exceeds a rate. Published Zaqar clients take
+        /// 429 for success. Accepted: 503 or 429. The default is 503.
         #[serde(deserialize_with = "rate_limit_status")]
         rate_limit_status: RateLimitStatus = 503 in Rule::OneOfNumbers(&[503, 429]);
     }

@@ -1,5 +1,5 @@
-//! The values of all options, and the source of each value: its default, a file, the environment, or a
-//! flag.
+//! The values of all options, and the source of each value: its default, a file, the environment,
+//! or a flag.
 
 use std::collections::BTreeMap;
 

@@ -16,16 +16,17 @@ options! {
     /// `[tokens]`: tokens that the service issues.
     #[derive(Clone, Debug, Deserialize, PartialEq)]
     pub struct Tokens {
-        //! Tokens are API keys that Sukkal itself issues: skt_ID_SECRET. `sukkal token create` creates one, and
-        //! clients send it as `Authorization: Bearer`.
+        //! Tokens are API keys that Sukkal itself issues: skt_ID_SECRET. `sukkal token create`
+        //! creates one, and clients send it as `Authorization: Bearer`.
 
-        /// Token of an admin, who creates the first tokens. It is valid without being stored, also while the
-        /// store is unavailable, as long as this option is set. All processes of a deployment need the same
-        /// one. Accepted: a token that `sukkal token generate` has printed, or empty. Set it as
-        /// SUKKAL_TOKENS__ADMIN_TOKEN to keep it out of files. The default is empty.
+        /// Token of an admin, who creates the first tokens. It is valid without being stored, also
+        /// while the store is unavailable, as long as this option is set. All processes of a
+        /// deployment need the same one. Accepted: a token that `sukkal token generate` has
+        /// printed, or empty. Set it as SUKKAL_TOKENS__ADMIN_TOKEN to keep it out of files. The
+        /// default is empty.
         pub admin_token: Secret = "" in OPTIONAL_TOKEN,
-        /// Name of a file with that token, which is read when Sukkal starts. Accepted: the name of a file, or
-        /// empty. Only one of the two options may be set. The default is empty.
+        /// Name of a file with that token, which is read when Sukkal starts. Accepted: the name of
+        /// a file, or empty. Only one of the two options may be set. The default is empty.
         #[serde(deserialize_with = "optional_text")]
         pub admin_token_file: Option<String> = "" in Rule::OPTIONAL_FILE;
     }

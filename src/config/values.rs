@@ -70,12 +70,14 @@ pub(super) fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreU
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// Returns whether a directive of a filter names a level. A misspelled level would be the name of a module.
+/// Returns whether a directive of a filter names a level. A misspelled level would be the name of a
+/// module.
 fn has_level(directive: &str) -> bool {
     directive.contains('=') || directive.trim().parse::<LevelFilter>().is_ok()
 }
 
-/// Returns whether a text is the URL of a server that is reached without TLS and without a password.
+/// Returns whether a text is the URL of a server that is reached without TLS and without a
+/// password.
 fn is_http_url(text: &str) -> bool {
     let is_plain = |url: &Uri| url.scheme_str() == Some("http") && url.query().is_none();
     text.parse::<Uri>().is_ok_and(|url| is_plain(&url) && !text.contains('@'))

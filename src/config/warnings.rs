@@ -1,5 +1,5 @@
-//! Options that have no effect, or hardly one, because another one is missing. The service runs, and
-//! logs them.
+//! Options that have no effect, or hardly one, because another one is missing. The service runs,
+//! and logs them.
 
 use super::{ClientCertificate, Config, Redis, SignedUrl, Transport};
 use crate::auth::policy::Policy;

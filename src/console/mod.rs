@@ -1,5 +1,5 @@
-//! The console: pages in which operators see and manage queues, and the reference of the API. The pages
-//! run in the browser and use nothing but the API. The files are compiled in.
+//! The console: pages in which operators see and manage queues, and the reference of the API. The
+//! pages run in the browser and use nothing but the API. The files are compiled in.
 //!
 //! `assets/` has one module for each page, and the modules that the pages share. `docs/console.md`
 //! describes them and the visual design.
@@ -77,9 +77,9 @@ impl Asset {
 /// The operators of scripts that are written without spaces. No text that users see has them.
 const OPERATORS: [&str; 9] = ["=>", "===", "!==", "=", "&&", "||", "??", "?", ":"];
 
-/// Returns a script without comments, indentation, most ends of lines, and spaces around operators and
-/// before blocks, which are a fifth of what browsers would load. No string of the scripts has more than
-/// one line.
+/// Returns a script without comments, indentation, most ends of lines, and spaces around operators
+/// and before blocks, which are a fifth of what browsers would load. No string of the scripts has
+/// more than one line.
 fn compact_script(script: &str) -> String {
     let dense = |text: String, operator: &&str| text.replace(&format!(" {operator} "), operator);
     let script = OPERATORS.iter().fold(script.replace(") {", "){"), dense);

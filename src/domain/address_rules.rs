@@ -77,19 +77,19 @@ options! {
     /// The addresses, ports and schemes that notifications may be sent to.
     #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
     pub struct AddressRules {
-        /// Networks that subscribers may be in, besides the public internet. Loopback, private, link-local,
-        /// unique-local, multicast and other special addresses are refused unless they are listed here.
-        /// Every client of the API can then send requests to the listed networks. Accepted: a list of
-        /// networks and addresses, such as ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]. In the environment, they
-        /// are separated by commas. The default is [].
+        /// Networks that subscribers may be in, besides the public internet. Loopback, private,
+        /// link-local, unique-local, multicast and other special addresses are refused unless they
+        /// are listed here. Every client of the API can then send requests to the listed networks.
+        /// Accepted: a list of networks and addresses, such as ["10.0.0.0/8", "fd00::/8",
+        /// "127.0.0.1"]. In the environment, they are separated by commas. The default is [].
         #[serde(rename = "allowed_networks")]
         networks: Vec<Network> = [] in NETWORKS,
-        /// Ports of subscribers. Accepted: a list of ports and ranges of ports. In the environment, they are
-        /// separated by commas. The default is ["80", "443", "1024-65535"].
+        /// Ports of subscribers. Accepted: a list of ports and ranges of ports. In the environment,
+        /// they are separated by commas. The default is ["80", "443", "1024-65535"].
         #[serde(rename = "allowed_ports")]
         ports: Vec<PortRange> = ["80", "443", "1024-65535"] in PORTS,
-        /// Schemes of subscribers. Accepted: a list of "http" and "https". In the environment, they are
-        /// separated by commas. The default is both.
+        /// Schemes of subscribers. Accepted: a list of "http" and "https". In the environment, they
+        /// are separated by commas. The default is both.
         #[serde(rename = "allowed_schemes")]
         schemes: Vec<String> = ["http", "https"] in SCHEMES;
     }

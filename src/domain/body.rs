@@ -18,8 +18,8 @@ const SEALED_HEAD: usize = 6;
 /// memory.
 ///
 /// A stored body may be sealed. It is then one extension value of type 1, always with a length of
-/// four bytes. Only `broker::encryption`, which seals and opens bodies, knows the format of the sealed
-/// content.
+/// four bytes. Only `broker::encryption`, which seals and opens bodies, knows the format of the
+/// sealed content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body(Bytes);
 

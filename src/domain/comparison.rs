@@ -1,14 +1,15 @@
 //! Compares stored JSON, `MessagePack` that was converted from it, without building a tree.
 //!
-//! Values are equal as in a tree: the order of keys does not matter, `0.0` equals `-0.0`, and `1` does not
-//! equal `1.0`.
+//! Values are equal as in a tree: the order of keys does not matter, `0.0` equals `-0.0`, and `1`
+//! does not equal `1.0`.
 
 use super::msgpack::{Reader, Token};
 
-/// Returns whether `found` is an object that has all keys of the object `wanted`, with equal values. The
-/// keys of an object must be distinct.
+/// Returns whether `found` is an object that has all keys of the object `wanted`, with equal
+/// values. The keys of an object must be distinct.
 ///
-/// The time is proportional to the size of `found`, and the memory to the number of keys in `wanted`.
+/// The time is proportional to the size of `found`, and the memory to the number of keys in
+/// `wanted`.
 pub(super) fn has_entries(found: &[u8], wanted: &[u8]) -> bool {
     let (mut found, mut wanted) = (Reader::new(found), Reader::new(wanted));
     match (found.token(), wanted.token()) {
@@ -25,7 +26,8 @@ pub(super) fn has_entries(found: &[u8], wanted: &[u8]) -> bool {
     }
 }
 
-/// Returns whether two values are equal. The number of levels of `b` bounds the depth of the recursion.
+/// Returns whether two values are equal. The number of levels of `b` bounds the depth of the
+/// recursion.
 fn are_equal(a: &[u8], b: &[u8]) -> bool {
     let (mut items, mut others) = (Reader::new(a), Reader::new(b));
     match (items.token(), others.token()) {

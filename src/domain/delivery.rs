@@ -51,15 +51,16 @@ impl Progress {
     /// Returns the number of messages that wait for their first attempt, are in flight or have a
     /// retry. `feed_total` is the number of messages that were ever visible in the feed.
     ///
-    /// Messages before `counted_to` that are to be read again are not included. Those that were gone
-    /// before they were read are included until all others have been read.
+    /// Messages before `counted_to` that are to be read again are not included. Those that were
+    /// gone before they were read are included until all others have been read.
     #[must_use]
     pub fn pending(&self, feed_total: u64) -> u64 {
         let unread = feed_total.saturating_sub(self.feed_total).saturating_sub(self.read);
         unread + self.in_flight.len() as u64 + u64::from(self.retries)
     }
 
-    /// Returns the time until which the subscriber has asked to send nothing, if it is after this one.
+    /// Returns the time until which the subscriber has asked to send nothing, if it is after this
+    /// one.
     #[must_use]
     pub fn held_until_us(&self, now_us: u64) -> Option<u64> {
         Some(self.hold_until_us).filter(|until_us| *until_us > now_us)
@@ -76,19 +77,20 @@ pub struct SubscriptionStatus {
     /// Number of its messages that [`Progress::pending`] counts. It does not depend on whether the
     /// subscription is paused.
     pub pending: u64,
-    /// The time until which the subscriber has asked to send nothing, in microseconds since 1970, if it is in
-    /// the future.
+    /// The time until which the subscriber has asked to send nothing, in microseconds since 1970,
+    /// if it is in the future.
     pub held_until_us: Option<u64>,
-    /// Until when attempts of a process that has lost the delivery lease may still run, in microseconds since
-    /// 1970; 0 if none can.
+    /// Until when attempts of a process that has lost the delivery lease may still run, in
+    /// microseconds since 1970; 0 if none can.
     pub lost_until_us: u64,
-    /// Whether nothing is sent because the subscriber has not confirmed the subscription. Stores do not
-    /// know whether it must, and return false.
+    /// Whether nothing is sent because the subscriber has not confirmed the subscription. Stores do
+    /// not know whether it must, and return false.
     pub awaits_confirmation: bool,
 }
 
 impl SubscriptionStatus {
-    /// Creates the status that a store knows, in a queue whose feed has this total. No lost process is known.
+    /// Creates the status that a store knows, in a queue whose feed has this total. No lost process
+    /// is known.
     #[must_use]
     pub fn new(subscription: Subscription, progress: Progress, feed_total: u64, now_us: u64) -> Self {
         Self {
@@ -101,8 +103,8 @@ impl SubscriptionStatus {
         }
     }
 
-    /// Returns the time until which an ordered subscription waits for attempts of a lost process, in
-    /// microseconds since 1970, if it waits.
+    /// Returns the time until which an ordered subscription waits for attempts of a lost process,
+    /// in microseconds since 1970, if it waits.
     #[must_use]
     pub fn waits_until_us(&self) -> Option<u64> {
         let options = &self.subscription.settings.options;

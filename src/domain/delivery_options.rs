@@ -66,8 +66,8 @@ const RESERVED_HEADERS: [&str; 9] =
 /// Beginnings of the names of such headers.
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
-/// Returns warnings about options that resemble those with a meaning, about those without an effect for the
-/// subscriber, if it is known, and about keys of a retry policy.
+/// Returns warnings about options that resemble those with a meaning, about those without an effect
+/// for the subscriber, if it is known, and about keys of a retry policy.
 #[must_use]
 pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
     let Some(options) = options.as_object() else { return Vec::new() };
@@ -121,8 +121,8 @@ pub struct DeliveryOptions {
     pub signature: SignatureAlgorithm,
     /// Whether notifications have the ids of the message and of the subscription.
     pub with_delivery: bool,
-    /// The sender of mails; null if it is no text. `MailRules` checks it, because it has no effect for
-    /// other subscribers.
+    /// The sender of mails; null if it is no text. `MailRules` checks it, because it has no effect
+    /// for other subscribers.
     pub from: Option<Value>,
     /// The subject of mails, to which the same applies.
     pub subject: Option<Value>,
@@ -248,7 +248,8 @@ fn parsed<T>(
     value.map(|value| parse(value).ok_or(InvalidOptions::Value { option, expected })).transpose()
 }
 
-/// Returns the value if it is a text. Other values may be much larger, and none of them is accepted.
+/// Returns the value if it is a text. Other values may be much larger, and none of them is
+/// accepted.
 fn text_or_null(value: Value) -> Value {
     if value.is_string() { value } else { Value::Null }
 }

@@ -13,8 +13,8 @@ pub struct HostAndPort {
 }
 
 impl HostAndPort {
-    /// Parses a host that may be followed by a port. Without a port, it is the default. Returns `None` if
-    /// the text is something else, such as an IPv6 address without brackets.
+    /// Parses a host that may be followed by a port. Without a port, it is the default. Returns
+    /// `None` if the text is something else, such as an IPv6 address without brackets.
     #[must_use]
     pub fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {

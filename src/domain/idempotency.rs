@@ -10,8 +10,8 @@ pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
 /// Number of bytes of a digest: its version, and a hash.
 pub const DIGEST_BYTES: usize = 17;
-/// Version of the digests. Earlier ones had 16 bytes and no version. They were hashes of the bytes of the
-/// request, and not of its messages.
+/// Version of the digests. Earlier ones had 16 bytes and no version. They were hashes of the bytes
+/// of the request, and not of its messages.
 const DIGEST_VERSION: u8 = 2;
 
 /// Recognizes a repeated request: the key that the client has chosen, and a hash of the content. A
@@ -50,8 +50,8 @@ impl IdempotencyKey {
         hash(&[client.as_str().as_bytes(), self.key.as_bytes()])
     }
 
-    /// Returns a digest that distinguishes the content from any other content under this key of this
-    /// client. Digests are compared only if they have the same version.
+    /// Returns a digest that distinguishes the content from any other content under this key of
+    /// this client. Digests are compared only if they have the same version.
     #[must_use]
     pub fn digest(&self, client: &ClientId) -> [u8; DIGEST_BYTES] {
         let mut digest = [DIGEST_VERSION; DIGEST_BYTES];
@@ -60,8 +60,9 @@ impl IdempotencyKey {
     }
 }
 
-/// Returns the key in a header, which may be a string of a structured field (RFC 9651, section 3.3.3). Such
-/// a string is in quotes, and has a backslash before each quote and backslash. `None` if it does not end.
+/// Returns the key in a header, which may be a string of a structured field (RFC 9651, section
+/// 3.3.3). Such a string is in quotes, and has a backslash before each quote and backslash. `None`
+/// if it does not end.
 fn unquoted(header: &[u8]) -> Option<Vec<u8>> {
     let Some(quoted) = header.strip_prefix(b"\"") else { return Some(header.to_vec()) };
     let mut key = Vec::with_capacity(quoted.len());

@@ -1,5 +1,5 @@
-//! A JSON object that clients have sent and the service keeps, such as metadata. It is kept as bytes,
-//! because a tree takes up to a hundred times the memory of its text.
+//! A JSON object that clients have sent and the service keeps, such as metadata. It is kept as
+//! bytes, because a tree takes up to a hundred times the memory of its text.
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ pub const LEVELS_MAX: usize = 32;
 /// The `MessagePack` of an object without keys.
 const EMPTY: &[u8] = &[0x80];
 
-/// A JSON object, as `MessagePack` that was converted from JSON. Its keys are distinct and have an order.
+/// A JSON object, as `MessagePack` that was converted from JSON. Its keys are distinct and have an
+/// order.
 ///
 /// The bytes have at most about twice the size of the JSON.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,14 +40,16 @@ pub enum TooComplex {
 }
 
 impl JsonObject {
-    /// Returns the object with these bytes, or `None` if they are not one object that has a JSON form.
+    /// Returns the object with these bytes, or `None` if they are not one object that has a JSON
+    /// form.
     #[must_use]
     pub fn from_msgpack(bytes: Bytes) -> Option<Self> {
         let is_object = matches!(Reader::new(&bytes).token(), Some(Token::Object(_)));
         (is_object && msgpack::is_json(&bytes)).then_some(Self(bytes))
     }
 
-    /// Returns an object with these keys and values, which are `MessagePack`. The keys must be distinct.
+    /// Returns an object with these keys and values, which are `MessagePack`. The keys must be
+    /// distinct.
     #[must_use]
     pub fn from_entries(entries: &[(&str, &[u8])]) -> Self {
         if entries.is_empty() {
@@ -128,8 +131,8 @@ impl JsonObject {
         self.is_part_of(&other.0) && other.is_part_of(&self.0)
     }
 
-    /// Returns whether a value, as `MessagePack` that was converted from JSON, is an object that has all
-    /// keys of this one with equal values.
+    /// Returns whether a value, as `MessagePack` that was converted from JSON, is an object that
+    /// has all keys of this one with equal values.
     #[must_use]
     pub fn is_part_of(&self, value: &[u8]) -> bool {
         comparison::has_entries(value, &self.0)

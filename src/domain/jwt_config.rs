@@ -14,45 +14,47 @@ options! {
     /// The options of JSON Web Tokens, which an identity provider signs.
     #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
     pub struct JwtConfig {
-        //! JSON Web Tokens that an OpenID provider signs, such as Keycloak or Auth0. The provider's public
-        //! keys verify them, without a request to the provider. The keys are fetched again after 5 minutes,
-        //! and at most once a minute if a token names a key that is not known. If they cannot be fetched, the
-        //! last ones stay in use. docs/security.md has examples.
+        //! JSON Web Tokens that an OpenID provider signs, such as Keycloak or Auth0. The provider's
+        //! public keys verify them, without a request to the provider. The keys are fetched again
+        //! after 5 minutes, and at most once a minute if a token names a key that is not known. If
+        //! they cannot be fetched, the last ones stay in use. docs/security.md has examples.
 
-        /// Issuer of accepted tokens: their claim `iss` must be exactly this text. Accepted: any text, in
-        /// general the URL of the provider. The default is empty: no token is accepted.
+        /// Issuer of accepted tokens: their claim `iss` must be exactly this text. Accepted: any
+        /// text, in general the URL of the provider. The default is empty: no token is accepted.
         pub issuer: String = "" in TEXT_WITHOUT_USER,
-        /// Where the public keys are, as a JSON Web Key Set. Accepted: an http or https URL, the path of a
-        /// file, or empty. The default is empty: the document .well-known/openid-configuration below the URL
-        /// of the issuer names the URL of the keys. Everybody who can change the keys can act as any caller,
-        /// so an http URL of another machine causes a warning. The URL must not have a user or a password. Its
-        /// query is not logged.
+        /// Where the public keys are, as a JSON Web Key Set. Accepted: an http or https URL, the
+        /// path of a file, or empty. The default is empty: the document
+        /// .well-known/openid-configuration below the URL of the issuer names the URL of the keys.
+        /// Everybody who can change the keys can act as any caller, so an http URL of another
+        /// machine causes a warning. The URL must not have a user or a password. Its query is not
+        /// logged.
         pub jwks: String = "" in TEXT_WITHOUT_USER,
-        /// Audiences: the claim `aud` of a token must have one of them. Accepted: a list of texts. In the
-        /// environment, they are separated by commas. The default is []: no token is accepted.
+        /// Audiences: the claim `aud` of a token must have one of them. Accepted: a list of texts.
+        /// In the environment, they are separated by commas. The default is []: no token is
+        /// accepted.
         pub audience: Vec<String> = [] in Rule::NAMES,
-        /// Algorithms of accepted signatures. Accepted: a list of "RS256", "RS384", "RS512", "PS256",
-        /// "PS384", "PS512", "ES256", "ES384" and "EdDSA" (with Ed25519). In the environment, they are
-        /// separated by commas. There are none with a shared secret. The default is ["RS256", "ES256",
-        /// "EdDSA"].
+        /// Algorithms of accepted signatures. Accepted: a list of "RS256", "RS384", "RS512",
+        /// "PS256", "PS384", "PS512", "ES256", "ES384" and "EdDSA" (with Ed25519). In the
+        /// environment, they are separated by commas. There are none with a shared secret. The
+        /// default is ["RS256", "ES256", "EdDSA"].
         pub algorithms: Vec<JwtAlgorithm> = ["RS256", "ES256", "EdDSA"] in Rule::SomeOf("a list of", &JwtAlgorithm::NAMES),
-        /// Claim with the id of the project, which a token must have. Accepted: the name of a claim; dots
-        /// lead into objects. The default is "project_id".
+        /// Claim with the id of the project, which a token must have. Accepted: the name of a
+        /// claim; dots lead into objects. The default is "project_id".
         pub project_claim: String = "project_id" in Rule::NAME,
-        /// Claim with the roles, as a list or as a text with spaces between them. A token without it has no
-        /// role. Accepted: the name of a claim; dots lead into objects, as in "realm_access.roles". The
-        /// default is "roles".
+        /// Claim with the roles, as a list or as a text with spaces between them. A token without
+        /// it has no role. Accepted: the name of a claim; dots lead into objects, as in
+        /// "realm_access.roles". The default is "roles".
         pub roles_claim: String = "roles" in Rule::NAME,
-        /// By how much the clocks of the provider and of Sukkal may differ, in seconds. A token is accepted
-        /// for this time before its claim `nbf` and after its claim `exp`. Accepted: 0 to 600. The default is
-        /// 60.
+        /// By how much the clocks of the provider and of Sukkal may differ, in seconds. A token is
+        /// accepted for this time before its claim `nbf` and after its claim `exp`. Accepted: 0 to
+        /// 600. The default is 60.
         #[serde(rename = "leeway")]
         pub leeway_s: u64 = 60 in Rule::Integer(0, 600, "seconds");
     }
 }
 
-/// An algorithm of signatures. There is none with a shared secret, because a public key could be taken
-/// for one.
+/// An algorithm of signatures. There is none with a shared secret, because a public key could be
+/// taken for one.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JwtAlgorithm {

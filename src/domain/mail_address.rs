@@ -8,16 +8,18 @@ use thiserror::Error;
 
 use super::dns_name::is_dns_name;
 
-/// Maximum length of an address and of the name before its `@`, in bytes (RFC 5321, section 4.5.3.1).
+/// Maximum length of an address and of the name before its `@`, in bytes (RFC 5321, section
+/// 4.5.3.1).
 const ADDRESS_BYTES_MAX: usize = 254;
 const NAME_BYTES_MAX: usize = 64;
 
-/// The beginning of an encoded word (RFC 2047). Mail programs decode it in headers, so a text with it
-/// may be shown as any other text, also with line breaks.
+/// The beginning of an encoded word (RFC 2047). Mail programs decode it in headers, so a text with
+/// it may be shown as any other text, also with line breaks.
 pub(super) const ENCODED_WORD: &str = "=?";
 
 /// Parses a mail address. Only the common form is accepted: ASCII, without quotes and slashes, at a
-/// DNS name. All mail servers can deliver to it, and its text has no meaning in a header or a command.
+/// DNS name. All mail servers can deliver to it, and its text has no meaning in a header or a
+/// command.
 #[must_use]
 pub fn parse_address(text: &str) -> Option<Address> {
     let (name, domain) = text.split_once('@')?;

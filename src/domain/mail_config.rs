@@ -41,64 +41,68 @@ options! {
     /// The options of mail to subscribers.
     #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
     pub struct MailConfig {
-        //! Sends the messages of queues and topics by mail, to subscribers whose URI begins with mailto:.
-        //! docs/mail.md explains how. Mail is off unless `host` is set. All processes of a deployment should
-        //! have the same values.
+        //! Sends the messages of queues and topics by mail, to subscribers whose URI begins with
+        //! mailto:. docs/mail.md explains how. Mail is off unless `host` is set. All processes of a
+        //! deployment should have the same values.
 
-        /// SMTP server to which Sukkal sends the mails. Accepted: a name or an IP address, or empty. The
-        /// default is empty: no mail is sent, and a mailto subscriber is refused.
+        /// SMTP server to which Sukkal sends the mails. Accepted: a name or an IP address, or
+        /// empty. The default is empty: no mail is sent, and a mailto subscriber is refused.
         #[serde(deserialize_with = "optional_host")]
         pub host: String = "" in OPTIONAL_HOST,
-        /// Port of the server. Accepted: 0 to 65535. The default is 0: 587 with "starttls", 465 with "tls", and
-        /// 25 with "none".
+        /// Port of the server. Accepted: 0 to 65535. The default is 0: 587 with "starttls", 465
+        /// with "tls", and 25 with "none".
         port: u16 = 0 in Rule::Integer(0, 65_535, ""),
-        /// Encryption of connections to the server, whose certificate must be valid for `host`. Accepted
-        /// values:
+        /// Encryption of connections to the server, whose certificate must be valid for `host`.
+        /// Accepted values:
         ///   "starttls"   connections switch to TLS before the login and the mails
         ///   "tls"        connections begin with TLS
         ///   "none"       no encryption; if a password is set and the server is on another machine, Sukkal
         ///                logs a warning
         /// The default is "starttls".
         pub encryption: MailEncryption = "starttls" in Rule::OneOf(&["none", "starttls", "tls"]),
-        /// User that Sukkal logs in as. Accepted: any text. The default is empty: there is no login.
+        /// User that Sukkal logs in as. Accepted: any text. The default is empty: there is no
+        /// login.
         pub username: String = "" in Rule::TEXT,
-        /// Password of the user. Set it as SUKKAL_MAIL__PASSWORD to keep it out of files. Accepted: any text.
-        /// The default is empty.
+        /// Password of the user. Set it as SUKKAL_MAIL__PASSWORD to keep it out of files. Accepted:
+        /// any text. The default is empty.
         pub password: Secret = "" in Rule::PASSWORD,
-        /// Name of a file with that password, which is read when Sukkal starts. White space around it is
-        /// ignored. Accepted: the name of a file, or empty. Only one of the two options may be set. The
-        /// default is empty.
+        /// Name of a file with that password, which is read when Sukkal starts. White space around
+        /// it is ignored. Accepted: the name of a file, or empty. Only one of the two options may
+        /// be set. The default is empty.
         pub password_file: String = "" in Rule::OPTIONAL_FILE,
         /// Sender of the mails. Accepted: a mail address such as "queues@example.com" or
         /// "Queues <queues@example.com>", or empty if `host` is empty. The default is empty.
         #[serde(deserialize_with = "optional_mailbox")]
         pub sender: Option<Mailbox> = "" in OPTIONAL_MAILBOX,
-        /// Other senders that clients may name in the option `from` of a subscription. Accepted: a list of
-        /// mail addresses, domains such as "@example.com", and "*" for all. In the environment, they are
-        /// separated by commas. The default is []: all mails come from `sender`.
+        /// Other senders that clients may name in the option `from` of a subscription. Accepted: a
+        /// list of mail addresses, domains such as "@example.com", and "*" for all. In the
+        /// environment, they are separated by commas. The default is []: all mails come from
+        /// `sender`.
         pub allowed_senders: Vec<AddressPattern> = [] in ADDRESSES,
-        /// Recipients that get messages without a confirmation. All others must confirm their subscription
-        /// first, so that clients cannot send mails to people who do not want them. Accepted: the same values
-        /// as for allowed_senders. The default is [].
+        /// Recipients that get messages without a confirmation. All others must confirm their
+        /// subscription first, so that clients cannot send mails to people who do not want them.
+        /// Accepted: the same values as for allowed_senders. The default is [].
         pub trusted_recipients: Vec<AddressPattern> = [] in ADDRESSES,
-        /// Name by which Sukkal introduces itself to the server. Accepted: a name, or empty. The default is
-        /// empty: it is the domain of the sender.
+        /// Name by which Sukkal introduces itself to the server. Accepted: a name, or empty. The
+        /// default is empty: it is the domain of the sender.
         pub hello_name: String = "" in OPTIONAL_HOST,
-        /// Maximum number of open connections to the server. Projects take turns. One project uses at most a
-        /// quarter of them. Accepted: 1 to 1000000. The default is 16.
+        /// Maximum number of open connections to the server. Projects take turns. One project uses
+        /// at most a quarter of them. Accepted: 1 to 1000000. The default is 16.
         pub max_connections: usize = 16 in Rule::CONNECTIONS,
         /// URL at which recipients reach the API, for the links in mails. Accepted: a URL such as
-        /// "https://queues.example.com", or empty if no recipient has to confirm. The default is empty.
+        /// "https://queues.example.com", or empty if no recipient has to confirm. The default is
+        /// empty.
         pub api_url: String = "" in Rule::OPTIONAL_WEB_URL,
         /// Web page on which recipients confirm. The links in mails are its URL with the parameters
-        /// Signature, Methods, Paths, Project, Expires, Url and Queue. The page uses them to send the request
-        /// that confirms; see docs/mail.md. Accepted: a URL, or empty. The default is empty: instead of a
-        /// link, mails contain a curl command that confirms.
+        /// Signature, Methods, Paths, Project, Expires, Url and Queue. The page uses them to send
+        /// the request that confirms; see docs/mail.md. Accepted: a URL, or empty. The default is
+        /// empty: instead of a link, mails contain a curl command that confirms.
         pub external_confirmation_url: String = "" in Rule::OPTIONAL_WEB_URL,
-        /// Text of the mail that asks a recipient to confirm. {queue}, {project} and {link} are replaced.
-        /// Accepted: any text with {link}.
+        /// Text of the mail that asks a recipient to confirm. {queue}, {project} and {link} are
+        /// replaced. Accepted: any text with {link}.
         pub confirmation_text: String = CONFIRMATION_TEXT in TEXT_WITH_LINK,
-        /// Text of the mail after a recipient has ended its subscription. Accepted: any text with {link}.
+        /// Text of the mail after a recipient has ended its subscription. Accepted: any text with
+        /// {link}.
         pub unsubscription_text: String = UNSUBSCRIPTION_TEXT in TEXT_WITH_LINK;
     }
 }

@@ -1,6 +1,6 @@
-//! The rules for mails to subscribers: who may send them, and who must confirm before. Clients choose
-//! the recipients, but the mails come from the operator's server. Without rules, clients could send
-//! mails to anybody, in the name of anybody.
+//! The rules for mails to subscribers: who may send them, and who must confirm before. Clients
+//! choose the recipients, but the mails come from the operator's server. Without rules, clients
+//! could send mails to anybody, in the name of anybody.
 
 use lettre::message::Mailbox;
 use serde_json::Value;
@@ -71,8 +71,8 @@ impl MailRules {
         &self.sender
     }
 
-    /// Returns whether the URI of a subscriber has recipients that must confirm, by the link in a mail
-    /// to them.
+    /// Returns whether the URI of a subscriber has recipients that must confirm, by the link in a
+    /// mail to them.
     #[must_use]
     pub fn recipients_must_confirm(&self, subscriber: &str) -> bool {
         let mailto = MailTo::of_uri(subscriber).map(MailTo::parse);
@@ -98,8 +98,8 @@ impl MailRules {
         Ok(MailHead { from, subject: mailto.subject.clone().or(option) })
     }
 
-    /// Returns the sender that a subscription names. It has no display name, with which a client could
-    /// pretend to be somebody else.
+    /// Returns the sender that a subscription names. It has no display name, with which a client
+    /// could pretend to be somebody else.
     fn allowed_sender(&self, from: &Value) -> Result<Mailbox, InvalidMail> {
         let own = &self.sender.email;
         let address = from.as_str().and_then(parse_address).ok_or_else(|| InvalidMail::Sender(own.to_string()))?;

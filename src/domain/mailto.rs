@@ -97,8 +97,8 @@ impl MailTo {
     }
 }
 
-/// Returns whether a text can be the subject of a mail: one line of limited length. Mail programs must
-/// show the same text.
+/// Returns whether a text can be the subject of a mail: one line of limited length. Mail programs
+/// must show the same text.
 #[must_use]
 pub fn is_subject(text: &str) -> bool {
     let is_line_break = |character: char| matches!(character, '\u{2028}' | '\u{2029}');

@@ -160,8 +160,8 @@ impl Metadata {
         Ok(Self::from_store(keys))
     }
 
-    /// Returns warnings about keys that have no effect for the queue with this name. Without pooling,
-    /// `_flavor` has none.
+    /// Returns warnings about keys that have no effect for the queue with this name. Without
+    /// pooling, `_flavor` has none.
     #[must_use]
     pub fn warnings(&self, queue: &QueueName, has_pooling: bool) -> Vec<Warning> {
         let (flavor, keys): (Vec<&str>, _) =
@@ -218,8 +218,8 @@ impl Metadata {
         &self.keys
     }
 
-    /// Returns the keys that are set, and the default of each key that is missing or empty and that this
-    /// kind of queue shows.
+    /// Returns the keys that are set, and the default of each key that is missing or empty and that
+    /// this kind of queue shows.
     #[must_use]
     pub fn with_defaults(&self, kind: QueueKind, limits: &Limits) -> JsonObject {
         let keys = match kind {

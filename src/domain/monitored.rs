@@ -4,11 +4,12 @@ use std::str::FromStr;
 
 use super::{ProjectId, QueueId, QueueName};
 
-/// Maximum number of queues whose figures the metrics show. Each of them is read several times a minute.
+/// Maximum number of queues whose figures the metrics show. Each of them is read several times a
+/// minute.
 pub const MONITORED_QUEUES_MAX: usize = 500;
 
-/// A queue, or all queues of a project. It is written as `PROJECT/QUEUE` or `PROJECT/*`. A project may
-/// contain slashes.
+/// A queue, or all queues of a project. It is written as `PROJECT/QUEUE` or `PROJECT/*`. A project
+/// may contain slashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MonitoredQueues {
     /// This queue or topic.

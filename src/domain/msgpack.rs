@@ -21,8 +21,8 @@ const OVERSIZED_MIN: f64 = 9_223_372_036_854_775_808.0;
 /// Maximum nesting of arrays and objects, as in the JSON parser.
 const DEPTH_MAX: usize = 128;
 
-/// Maximum nesting of arrays and objects in a document that a client sends. A WebSocket adds one level to
-/// what it returns, and most parsers read 127.
+/// Maximum nesting of arrays and objects in a document that a client sends. A WebSocket adds one
+/// level to what it returns, and most parsers read 127.
 const SENT_DEPTH_MAX: usize = 126;
 
 /// Maximum number of keys that are compared pair by pair, which is faster than sorting them.
@@ -84,14 +84,14 @@ fn without_equal_keys(msgpack: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Appends a value that was converted from JSON, with the keys of each object in an order that does not
-/// depend on how they were written.
+/// Appends a value that was converted from JSON, with the keys of each object in an order that does
+/// not depend on how they were written.
 pub(crate) fn write_sorted(msgpack: &[u8], bytes: &mut Vec<u8>) {
     write_keys_anew(&mut Reader::new(msgpack), bytes, true).expect("it was converted from JSON");
 }
 
-/// Writes the next value without equal keys, and with sorted ones if `sorts`. Each byte is read once, and
-/// is copied at most once for each level, which the parser limits.
+/// Writes the next value without equal keys, and with sorted ones if `sorts`. Each byte is read
+/// once, and is copied at most once for each level, which the parser limits.
 fn write_keys_anew(reader: &mut Reader<'_>, bytes: &mut Vec<u8>, sorts: bool) -> Option<()> {
     let all = reader.0;
     match reader.token()? {
@@ -384,8 +384,8 @@ impl<'a> Reader<'a> {
         Some(&all[..all.len() - self.0.len()])
     }
 
-    /// Advances past the next value. Returns `None` unless it has a JSON form: its texts are UTF-8, its
-    /// keys are texts, and it has at most this number of levels.
+    /// Advances past the next value. Returns `None` unless it has a JSON form: its texts are UTF-8,
+    /// its keys are texts, and it has at most this number of levels.
     fn skip_json(&mut self, levels: usize) -> Option<()> {
         let is_utf8 = |text| simdutf8::basic::from_utf8(text).is_ok();
         match self.token()? {
@@ -449,8 +449,8 @@ pub(crate) fn is_json(msgpack: &[u8]) -> bool {
     reader.skip_json(DEPTH_MAX).is_some() && reader.0.is_empty()
 }
 
-/// Returns the number of values in the arrays and objects of a value, at all levels, and the number of
-/// levels.
+/// Returns the number of values in the arrays and objects of a value, at all levels, and the number
+/// of levels.
 pub(crate) fn extent(msgpack: &[u8]) -> (u64, usize) {
     let (mut reader, mut values, mut levels) = (Reader::new(msgpack), 0, 0);
     // Number of keys and values that follow of each array and object that has not ended.

@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::queue_id::{QUEUE_NAME_CHARS_MAX, is_plain_name, is_removed_from_paths};
 use super::{PoolUri, ProjectId};
 
-/// Maximum size of the options of a pool, in bytes of JSON. Processes read the list of all pools as a
-/// whole.
+/// Maximum size of the options of a pool, in bytes of JSON. Processes read the list of all pools as
+/// a whole.
 pub const POOL_OPTIONS_BYTES_MAX: usize = 1_024;
 
 /// Name of a pool: it follows the rule for queue names, and clients can use it in a path.

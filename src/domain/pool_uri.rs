@@ -1,7 +1,7 @@
 //! The URI of a pool: `redis://`, `rediss://`, `redis-cluster://` or `redis-sentinel://`, as for a
 //! store. After the address of a single server, a name may stand in place of the number of a
-//! database. It only tells pools apart: their queues are in database 0. After the name of a master, a
-//! query may have the credentials of the Sentinels.
+//! database. It only tells pools apart: their queues are in database 0. After the name of a master,
+//! a query may have the credentials of the Sentinels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,8 +43,8 @@ pub enum InvalidPoolUri {
     Form,
 }
 
-/// The parts of the URI of a store or pool, as they are written. They are shown without the user, the
-/// password and the query.
+/// The parts of the URI of a store or pool, as they are written. They are shown without the user,
+/// the password and the query.
 #[derive(Clone, Copy)]
 pub struct RedisUriParts<'u> {
     /// The text before `://`.
@@ -149,8 +149,8 @@ impl PoolUri {
         RedisUriParts { address: address.trim_end_matches('/'), path: path.trim_end_matches('/'), ..parts }
     }
 
-    /// Returns whether both URIs name the same hosts, the same database and the same label, as far as
-    /// their texts show it.
+    /// Returns whether both URIs name the same hosts, the same database and the same label, as far
+    /// as their texts show it.
     #[must_use]
     pub fn is_same_address(&self, other: &Self) -> bool {
         self.is_same_store(other) && self.label() == other.label()

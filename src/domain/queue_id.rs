@@ -1,8 +1,8 @@
 //! The id of a queue, which consists of its project and its name.
 //!
-//! A topic is stored as a queue whose name begins with `~`, which no client can write in the name of a
-//! queue. So a topic and a queue may have the same name, everything below the broker treats both
-//! alike, and the topics of a project follow its queues in byte order.
+//! A topic is stored as a queue whose name begins with `~`, which no client can write in the name
+//! of a queue. So a topic and a queue may have the same name, everything below the broker treats
+//! both alike, and the topics of a project follow its queues in byte order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -84,7 +84,8 @@ pub(super) fn is_plain_name(text: &str) -> bool {
     (1..=QUEUE_NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(legal)
 }
 
-/// Returns whether clients remove the text from a path, so that they cannot address what has this name.
+/// Returns whether clients remove the text from a path, so that they cannot address what has this
+/// name.
 pub(super) fn is_removed_from_paths(text: &str) -> bool {
     [".", ".."].contains(&text)
 }
@@ -155,7 +156,8 @@ impl QueueName {
         }
     }
 
-    /// Succeeds if a new queue may have the name. Earlier releases have created queues with any name.
+    /// Succeeds if a new queue may have the name. Earlier releases have created queues with any
+    /// name.
     ///
     /// # Errors
     ///
@@ -226,8 +228,8 @@ impl QueueId {
     }
 
     /// Returns the 24 bits that every message id of this queue contains: the low bits of the
-    /// XXH3-64 hash of the project, a zero byte and the stored name. The function never changes, because
-    /// stored ids contain its result.
+    /// XXH3-64 hash of the project, a zero byte and the stored name. The function never changes,
+    /// because stored ids contain its result.
     #[must_use]
     pub fn fingerprint(&self) -> u32 {
         self.fingerprint

@@ -20,8 +20,8 @@ macro_rules! random_id {
                 uuid::Uuid::try_parse(text).ok().map(Self).filter(|id| id.to_string() == text)
             }
 
-            /// Parses an id that a client names. A text of another form becomes an id that does not exist,
-            /// so the store answers as it does to any unknown id.
+            /// Parses an id that a client names. A text of another form becomes an id that does not
+            /// exist, so the store answers as it does to any unknown id.
             #[must_use]
             pub fn parse_or_unknown(text: &str) -> Self {
                 Self::parse(text).unwrap_or_else(Self::random)

@@ -34,10 +34,11 @@ const IGNORE_OVERRIDE: &str = "ignore_subscription_override";
 const KEYS: [&str; 7] = [COUNTS[0], COUNTS[1], COUNTS[2], BACKOFF, IGNORE_OVERRIDE, MINIMUM_DELAY, MAXIMUM_DELAY];
 /// Number of seconds of the back-off phase for each of its steps.
 const STEP_S: u64 = 5;
-/// Maximum delay, in seconds. Longer ones, which earlier releases have accepted, are shortened to this.
+/// Maximum delay, in seconds. Longer ones, which earlier releases have accepted, are shortened to
+/// this.
 const DELAY_S_MAX: i64 = 366 * 24 * 3600;
-/// The accepted delays, for error texts. A negative one counts as 0, so that a policy can do without
-/// delays that grow.
+/// The accepted delays, for error texts. A negative one counts as 0, so that a policy can do
+/// without delays that grow.
 const DELAY_ACCEPTED: &str = "an integer of at most 31622400, in seconds";
 
 /// A parsed policy.
@@ -54,7 +55,8 @@ pub struct RetryPolicy {
     backoff: Backoff,
 }
 
-/// The value of `_retry_policy` of a subscription or a queue, which was validated before it was stored.
+/// The value of `_retry_policy` of a subscription or a queue, which was validated before it was
+/// stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicySetting {
     policy: RetryPolicy,
@@ -72,7 +74,8 @@ impl PolicySetting {
     }
 }
 
-/// Returns whether the policy of a queue, if it has one, has precedence over this one of a subscription.
+/// Returns whether the policy of a queue, if it has one, has precedence over this one of a
+/// subscription.
 #[must_use]
 pub fn is_ignored(own: &Value, of_queue: Option<&Value>) -> bool {
     let Some(own) = PolicySetting::of(own) else { return false };
@@ -153,8 +156,8 @@ pub fn warnings(policy: &Value) -> Vec<Warning> {
 impl RetryPolicy {
     /// Returns the policy of a subscription.
     ///
-    /// The policy of the subscription has precedence over that of the queue, unless one of them says
-    /// that the queue has precedence. Keys that are missing have their defaults.
+    /// The policy of the subscription has precedence over that of the queue, unless one of them
+    /// says that the queue has precedence. Keys that are missing have their defaults.
     #[must_use]
     pub fn from_settings(own: Option<&PolicySetting>, of_queue: Option<&PolicySetting>) -> Self {
         let queue_has_precedence = own.into_iter().chain(of_queue).any(|setting| setting.queue_has_precedence);

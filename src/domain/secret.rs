@@ -1,5 +1,5 @@
-//! Secrets that operators set. They are never shown: not by `Debug`, in errors or in logs. Their memory
-//! is overwritten when they are dropped.
+//! Secrets that operators set. They are never shown: not by `Debug`, in errors or in logs. Their
+//! memory is overwritten when they are dropped.
 
 use std::fmt;
 

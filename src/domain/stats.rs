@@ -39,7 +39,8 @@ pub struct Holding {
     pub available: u64,
     /// Number of messages whose delay has not ended.
     pub delayed: u64,
-    /// Number of messages that are claimed or returned with a delay. or returned with a delay that has not ended.
+    /// Number of messages that are claimed or returned with a delay. or returned with a delay that
+    /// has not ended.
     pub claimed: u64,
     /// Time since the oldest available message became available, in whole seconds.
     pub oldest_age_s: Option<u64>,
@@ -83,8 +84,8 @@ impl Holding {
 }
 
 impl Totals {
-    /// Returns these totals with `deleted`, which is not counted when it happens: every message that
-    /// is not among the `present` ones of the queue, and ended in no other way, was deleted.
+    /// Returns these totals with `deleted`, which is not counted when it happens: every message
+    /// that is not among the `present` ones of the queue, and ended in no other way, was deleted.
     #[must_use]
     pub fn with_deleted(self, present: u64) -> Self {
         let others = self.expired + self.dead_lettered + present;

@@ -48,8 +48,8 @@ pub struct SubscriptionSettings {
     /// What the deliverer is asked to do, the oldest first. It remembers the number of the last
     /// request that it has carried out.
     pub requests: Vec<NumberedRequest>,
-    /// The client in whose name the service posts to the queues that the options name. `None` if they
-    /// name none, or if a release without authors has stored the settings.
+    /// The client in whose name the service posts to the queues that the options name. `None` if
+    /// they name none, or if a release without authors has stored the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
 }
@@ -119,8 +119,8 @@ pub struct NumberedRequest {
 pub enum DeliveryRequest {
     /// Continue with the messages after this position (µs), whether they were delivered or not.
     Seek(u64),
-    /// Deliver the messages after this position (µs) again. Messages before it that were not sent yet
-    /// are sent, too.
+    /// Deliver the messages after this position (µs) again. Messages before it that were not sent
+    /// yet are sent, too.
     Rewind(u64),
     /// Forget earlier failures, because the owner has resumed the subscription or changed its
     /// subscriber.

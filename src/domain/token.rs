@@ -80,7 +80,8 @@ pub struct TokenRecord {
     pub hash: TokenHash,
     /// Time of its creation by the store's clock, in seconds since 1970.
     pub created_s: u64,
-    /// Time of its expiry by the store's clock, in seconds since 1970; `None` if it does not expire.
+    /// Time of its expiry by the store's clock, in seconds since 1970; `None` if it does not
+    /// expire.
     pub expires_s: Option<u64>,
     /// Time from the read to the expiry; `None` if the token does not expire.
     pub life_left: Option<Duration>,

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-/// A `traceparent` of version 00: the id of a trace, the id of the span in it that sent the request,
-/// and flags.
+/// A `traceparent` of version 00: the id of a trace, the id of the span in it that sent the
+/// request, and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext([u8; TraceContext::BYTES]);
 

@@ -47,7 +47,8 @@ impl FromStr for TrustedProxy {
     }
 }
 
-/// Returns whether a text begins like a subject. A subject without a value is never that of a proxy.
+/// Returns whether a text begins like a subject. A subject without a value is never that of a
+/// proxy.
 fn is_subject(text: &str) -> bool {
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');

@@ -5,10 +5,11 @@ use std::fmt;
 
 use super::QueueKind;
 
-/// Maximum number of unknown names of one kind with a warning each. One further warning says that there are
-/// others.
+/// Maximum number of unknown names of one kind with a warning each. One further warning says that
+/// there are others.
 pub const UNKNOWN_NAMES_MAX: usize = 4;
-/// Maximum number of unknown names of one kind that are compared with known ones. A request can have many.
+/// Maximum number of unknown names of one kind that are compared with known ones. A request can
+/// have many.
 const EXAMINED_MAX: u32 = 100;
 /// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -52,7 +53,8 @@ pub enum Warning {
         /// The key that is missing.
         missing: &'static str,
     },
-    /// A metadata key is one that the service uses, but without its leading `_` or in another spelling.
+    /// A metadata key is one that the service uses, but without its leading `_` or in another
+    /// spelling.
     OwnKey {
         /// The key in printable ASCII, truncated if it is long.
         key: String,
@@ -144,7 +146,8 @@ pub enum NameKind {
     MetadataKey,
     /// A parameter of the query.
     Parameter,
-    /// A parameter of the query of a list, which filters it by metadata and resembles another parameter.
+    /// A parameter of the query of a list, which filters it by metadata and resembles another
+    /// parameter.
     Filter,
     /// A header that resembles one with a meaning.
     Header,
@@ -402,15 +405,16 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns the most similar known name, if one is similar enough. Upper and lower case are equal. Only the
-/// beginning of a long name is compared.
+/// Returns the most similar known name, if one is similar enough. Upper and lower case are equal.
+/// Only the beginning of a long name is compared.
 #[must_use]
 pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     name.chars().nth(NAME_CHARS_MIN - 1)?;
     let name: String = name.chars().take(SHOWN_CHARS_MAX).map(|character| character.to_ascii_lowercase()).collect();
     let similarity = |known: &'k str| (strsim::jaro(&name, &known.to_ascii_lowercase()), known);
     let (similarity, nearest) = known.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    // A word may be missing. But two long names may also be similar because they have a word in common.
+    // A word may be missing. But two long names may also be similar because they have a word in
+    // common.
     let (length, distance) = (name.chars().count(), strsim::osa_distance(&name, &nearest.to_ascii_lowercase()));
     let typos = distance.saturating_sub(length.abs_diff(nearest.len()));
     let is_meant = similarity >= SIMILARITY_MIN && typos <= (length / TYPO_DISTANCE).max(1);

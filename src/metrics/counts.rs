@@ -16,8 +16,8 @@ pub(super) const PICKUP_DELAYS_S: [f64; 18] =
 #[derive(Clone, Debug, Default)]
 pub struct LiveCount(pub(super) Gauge);
 
-/// The numbers of open connections, and of those that the server has closed because of a limit. Clones
-/// count the same connections.
+/// The numbers of open connections, and of those that the server has closed because of a limit.
+/// Clones count the same connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionCounts {
     pub(super) open: LiveCount,
@@ -34,7 +34,8 @@ pub(super) struct ClosedLabels {
 pub enum Closed {
     /// A new connection takes its place.
     Replaced,
-    /// The client is too slow: it does not send the head of a request, or does not accept a response.
+    /// The client is too slow: it does not send the head of a request, or does not accept a
+    /// response.
     Slow,
     /// The client resets too many requests over HTTP/2.
     Flood,

@@ -97,8 +97,8 @@ impl Declarations {
     }
 }
 
-/// Declares a struct and the options in its fields, which are separated by commas. A semicolon takes
-/// the place of a comma if a blank line follows in `config/default.toml`.
+/// Declares a struct and the options in its fields, which are separated by commas. A semicolon
+/// takes the place of a comma if a blank line follows in `config/default.toml`.
 ///
 /// ```text
 /// options! {

@@ -23,8 +23,8 @@ pub enum Rule {
     SomeOf(&'static str, &'static [&'static str]),
     /// A text that the function accepts, with a description.
     Text(fn(&str) -> bool, &'static str),
-    /// A text that the function accepts, with a description. It is never shown, because it may contain
-    /// a password.
+    /// A text that the function accepts, with a description. It is never shown, because it may
+    /// contain a password.
     HiddenText(fn(&str) -> bool, &'static str),
     /// A list of texts that the function accepts, with a description.
     List(fn(&str) -> bool, &'static str),
@@ -133,8 +133,8 @@ impl Rule {
         matches!(self, Self::Secret | Self::Secrets)
     }
 
-    /// Returns whether messages show a value. Otherwise it may contain a secret, or the message names
-    /// the part of it that is wrong.
+    /// Returns whether messages show a value. Otherwise it may contain a secret, or the message
+    /// names the part of it that is wrong.
     #[must_use]
     pub fn is_shown(self) -> bool {
         !matches!(self, Self::HiddenText(..) | Self::Secret | Self::Secrets | Self::Other { is_shown: false, .. })

@@ -132,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the document of a server that answers with these bytes, and then only keeps the connection open.
+    /// Returns the document of a server that answers with these bytes, and then only keeps the
+    /// connection open.
     async fn document_of(answer: String) -> Result<Value, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -68,8 +68,9 @@ pub fn tls_config(trusted: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// Returns the settings of an HTTP client that trusts these certificates. The client uses no proxy, follows
-/// no redirects, and sends a request again only if nothing of it was sent on a connection that was closed.
+/// Returns the settings of an HTTP client that trusts these certificates. The client uses no proxy,
+/// follows no redirects, and sends a request again only if nothing of it was sent on a connection
+/// that was closed.
 pub fn http_client(trusted: RootCertStore) -> ClientBuilder {
     ClientBuilder::new()
         .tls_backend_preconfigured(tls_config(trusted))

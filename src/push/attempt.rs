@@ -31,8 +31,8 @@ pub(super) struct Finished {
     pub(super) outcome: Option<Outcome>,
 }
 
-/// Makes an attempt as soon as a connection is free. It begins only while no other process can have the
-/// lease, which lasts until `lease_until`, and ends within [`ATTEMPT_DURATION_MAX`].
+/// Makes an attempt as soon as a connection is free. It begins only while no other process can have
+/// the lease, which lasts until `lease_until`, and ends within [`ATTEMPT_DURATION_MAX`].
 pub(super) async fn run(
     context: &Context,
     deliveries: &QueueDeliveries,
@@ -136,8 +136,9 @@ pub(super) async fn run(
     Some(Outcome { message: message.id, subscriber: target.text.clone(), attempt, result })
 }
 
-/// Runs a future until this time. No part of it runs later, even if the process was stopped meanwhile: by
-/// then, another process may send the next message. A timeout alone polls the future first.
+/// Runs a future until this time. No part of it runs later, even if the process was stopped
+/// meanwhile: by then, another process may send the next message. A timeout alone polls the future
+/// first.
 async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let poll = |context: &mut task::Context<'_>| {

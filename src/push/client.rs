@@ -54,8 +54,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 const OWN_NAME: HeaderValue = HeaderValue::from_static(concat!("Sukkal/", env!("CARGO_PKG_VERSION")));
 
 tokio::task_local! {
-    /// The project whose subscriber is called. Resolvers are called inside the request, and learn only
-    /// the name.
+    /// The project whose subscriber is called. Resolvers are called inside the request, and learn
+    /// only the name.
     static PROJECT: ProjectId;
 }
 
@@ -100,8 +100,8 @@ pub(super) enum Failure {
     Connection(String),
 }
 
-/// One project uses at most this share of all connections, so that its subscribers that do not answer
-/// leave connections for the others.
+/// One project uses at most this share of all connections, so that its subscribers that do not
+/// answer leave connections for the others.
 const SHARE_OF_PROJECT: usize = 4;
 
 /// The client. Its connections are bounded: in all, for each project, and for each host.
@@ -114,8 +114,8 @@ pub(super) struct SubscriberClient {
     kept_max: usize,
     max_per_host: usize,
     hosts: InUse<String, Admission>,
-    /// The connections to the mail server. They do not count towards `connections`, so that mails and
-    /// requests never wait for each other.
+    /// The connections to the mail server. They do not count towards `connections`, so that mails
+    /// and requests never wait for each other.
     mail: Shared,
 }
 

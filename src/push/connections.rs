@@ -1,5 +1,5 @@
-//! Counts the connections to subscribers that are open, whether they are used or not, and bounds what
-//! a subscriber may send.
+//! Counts the connections to subscribers that are open, whether they are used or not, and bounds
+//! what a subscriber may send.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,8 +13,8 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tower_service::Service;
 
-/// Maximum number of bytes that a subscriber may send without another request, with all heads and the
-/// messages of TLS. Otherwise, endless informational responses would keep a thread busy.
+/// Maximum number of bytes that a subscriber may send without another request, with all heads and
+/// the messages of TLS. Otherwise, endless informational responses would keep a thread busy.
 const BYTES_PER_REQUEST_MAX: usize = 256 * 1024;
 /// Number of bytes that are read at a time.
 const READ_BYTES: usize = 8 * 1024;

@@ -20,7 +20,8 @@ pub(super) struct Context {
     pub(super) rules: AddressRules,
     /// Returns tokens for subscribers that need a trust.
     pub(super) trusts: Option<Arc<dyn Trusts>>,
-    /// Memory for the messages whose attempts have begun, also for those that wait for a connection.
+    /// Memory for the messages whose attempts have begun, also for those that wait for a
+    /// connection.
     pub(super) memory: MemoryBudget,
     /// Memory for the options of the subscriptions that deliverers have loaded.
     pub(super) options_memory: MemoryBudget,

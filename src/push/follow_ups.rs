@@ -10,9 +10,10 @@ use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
 use crate::domain::{Body, QueueName, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
-/// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it has
-/// one and its author may still post. It may be repeated. What push itself has posted is not posted
-/// again: otherwise, messages would multiply in queues that are each other's dead-letter queues.
+/// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it
+/// has one and its author may still post. It may be repeated. What push itself has posted is not
+/// posted again: otherwise, messages would multiply in queues that are each other's dead-letter
+/// queues.
 ///
 /// # Errors
 ///

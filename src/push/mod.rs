@@ -3,8 +3,8 @@
 //! A subscription is a durable observer. Its position in the feed is stored, and delivering means
 //! reading after it, as every observer does. `deliverer` does the work of one queue, while it holds
 //! the delivery lease of the queue. `subscription` decides for one subscription what is sent next,
-//! and `attempt` sends it with the `client` or by `mail`. docs/push.md says what subscribers can rely on, and
-//! docs/decisions/0027-push.md why it is built like this.
+//! and `attempt` sends it with the `client` or by `mail`. docs/push.md says what subscribers can
+//! rely on, and docs/decisions/0027-push.md why it is built like this.
 
 mod attempt;
 pub mod client;
@@ -47,8 +47,9 @@ const FALLBACK_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum size in bytes of the messages whose attempts have begun.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// Maximum size in bytes of the options of all subscriptions that deliverers have loaded. Half of it, which
-/// one project may use, is enough for the largest number of subscriptions of a queue with the largest options.
+/// Maximum size in bytes of the options of all subscriptions that deliverers have loaded. Half of
+/// it, which one project may use, is enough for the largest number of subscriptions of a queue with
+/// the largest options.
 const OPTIONS_BYTES_MAX: usize = 128 << 20;
 
 /// Longest time for which a process remembers that it has work to do.
@@ -207,8 +208,8 @@ impl Dispatcher {
         }
     }
 
-    /// Works on a queue after this time, when a retry or a delayed message is due. Maintenance finds
-    /// what is due much later.
+    /// Works on a queue after this time, when a retry or a delayed message is due. Maintenance
+    /// finds what is due much later.
     fn remind(self: &Arc<Self>, queue: QueueId, after: Duration) {
         if after > REMINDER_MAX {
             return;

@@ -6,8 +6,8 @@
 //! arrival. A project that floods the service therefore delays each other request by one operation
 //! only. A request that cannot be served in time is refused early.
 //!
-//! An operation on many messages counts as several, so that the store is not given the work of seconds
-//! at once, before which no project gets a turn.
+//! An operation on many messages counts as several, so that the store is not given the work of
+//! seconds at once, before which no project gets a turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Sum;
@@ -36,8 +36,8 @@ pub trait AdmissionControl: Send + Sync {
     /// Returns the admission for operations on this queue.
     fn queue_admission(&self, queue: &QueueId) -> Arc<Admission>;
 
-    /// Returns the admission for operations on this queue; `None` if it is not known which store has the
-    /// queue: see [`Self::locate`].
+    /// Returns the admission for operations on this queue; `None` if it is not known which store
+    /// has the queue: see [`Self::locate`].
     fn known_queue_admission(&self, queue: &QueueId) -> Option<Arc<Admission>> {
         Some(self.queue_admission(queue))
     }
@@ -155,8 +155,8 @@ impl Admission {
         self.acquire_weighted(project, Weight::ONE, wait_max).await
     }
 
-    /// Does the same for an operation of this weight. It begins as soon as the operations in flight are
-    /// below the maximum, however large its weight is.
+    /// Does the same for an operation of this weight. It begins as soon as the operations in flight
+    /// are below the maximum, however large its weight is.
     ///
     /// # Errors
     ///
@@ -213,7 +213,8 @@ impl Drop for Permit {
         let Self { admission, weight } = self;
         let mut next = admission.lock().end(*weight, admission.weight_max);
         while let Some(Request { weight, answer }) = next {
-            // If the receiver was dropped, the new permit is dropped too, and passes to further requests.
+            // If the receiver was dropped, the new permit is dropped too, and passes to further
+            // requests.
             let _canceled_meanwhile = answer.send(Ok(Permit { admission: admission.clone(), weight }));
             next = admission.lock().next(admission.weight_max);
         }

@@ -6,8 +6,8 @@
 //! epoch and earlier ones. So a pool has a queue only if the catalogue says so, or is about to say
 //! that the queue is deleted.
 //!
-//! The queues of the management store itself are in the *virtual pool*. Their rows and registrations
-//! are their entries of the catalogue.
+//! The queues of the management store itself are in the *virtual pool*. Their rows and
+//! registrations are their entries of the catalogue.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use super::error::Error;
 use super::queues::NameRange;
 use crate::domain::{Creation, PoolName, ProjectId, QueueId, QueueName};
 
-/// Duration of the lease of the process that moves a queue to another pool. Afterwards, any process may
-/// undo the move.
+/// Duration of the lease of the process that moves a queue to another pool. Afterwards, any process
+/// may undo the move.
 pub(super) const MOVE_LEASE_DURATION: Duration = Duration::from_secs(5);
 
 /// Number of a place of a queue. Each place has a higher one than the earlier places of the queue.
@@ -53,8 +53,8 @@ pub(super) enum MoveState {
 /// The next queues of a project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacePage {
-    /// The queues, in byte order of their names. A queue that is in the catalogue need not exist yet,
-    /// or any more.
+    /// The queues, in byte order of their names. A queue that is in the catalogue need not exist
+    /// yet, or any more.
     pub queues: Vec<(QueueName, Place)>,
     /// The last name examined, from which the list continues; `None` at its end.
     pub reached: Option<QueueName>,
@@ -65,8 +65,8 @@ pub struct PlacePage {
 pub enum PlacedCreation {
     /// The queue exists.
     Done(Creation),
-    /// Nothing was created: this epoch of the queue has ended in the pool, so that the queue needs a
-    /// higher one.
+    /// Nothing was created: this epoch of the queue has ended in the pool, so that the queue needs
+    /// a higher one.
     Ended(Epoch),
 }
 
@@ -80,8 +80,8 @@ pub trait Catalogue: Send + Sync {
     async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error>;
 
     /// Gives the queue another place, in the same pool or in another one, if it still has the place
-    /// `known`. The epoch is `lowest`, or the one after that of `known` if that is higher. Returns the place that the queue has then, or `None`
-    /// if it is not in the catalogue.
+    /// `known`. The epoch is `lowest`, or the one after that of `known` if that is higher. Returns
+    /// the place that the queue has then, or `None` if it is not in the catalogue.
     async fn replace_place(
         &self,
         queue: &QueueId,
@@ -90,9 +90,9 @@ pub trait Catalogue: Send + Sync {
         lowest: Epoch,
     ) -> Result<Option<Place>, Error>;
 
-    /// Removes the queue from the catalogue if it still has this place, which is in a pool. The epoch of
-    /// its next place is above `last_number`, the last rank, fence or number that the queue may have
-    /// assigned.
+    /// Removes the queue from the catalogue if it still has this place, which is in a pool. The
+    /// epoch of its next place is above `last_number`, the last rank, fence or number that the
+    /// queue may have assigned.
     async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error>;
 
     /// Examines the first of these names, at most `examined_max`.

@@ -11,8 +11,8 @@ pub const PREFERRED_IN_A_ROW_MAX: u16 = 8;
 /// How long a pop lasts that is not final and not completed.
 pub const POP_TERM: Term = Term { ttl_s: 60, grace_s: 0 };
 
-/// Maximum number of batches of messages that a claim or pop selects if all messages of each become dead
-/// letters.
+/// Maximum number of batches of messages that a claim or pop selects if all messages of each become
+/// dead letters.
 pub(super) const DEAD_LETTER_STEPS_MAX: usize = 10;
 
 /// Maximum number of messages of the claims on one page of a list of claims. A single claim may
@@ -25,10 +25,10 @@ pub trait ClaimStore: Send + Sync {
     /// Claims up to `new.limit` of the next available messages in one atomic step, and fewer if
     /// they are large.
     ///
-    /// Takes nothing if no message is available or the queue is paused. When the claim expires or is released, the
-    /// messages that it still holds become available again at their original positions. A message
-    /// that would expire before the claim lives until the claim's time to live and grace have
-    /// passed.
+    /// Takes nothing if no message is available or the queue is paused. When the claim expires or
+    /// is released, the messages that it still holds become available again at their original
+    /// positions. A message that would expire before the claim lives until the claim's time to live
+    /// and grace have passed.
     ///
     /// The next messages are the oldest ones. In a fair queue, the shards are served in rotation,
     /// one message from each, its oldest. The rotation continues after the shard that was served
@@ -48,8 +48,8 @@ pub trait ClaimStore: Send + Sync {
     /// ten batches, or one if the queue is its own dead-letter queue. Each dead letter
     /// arrives in the dead-letter queue exactly once, even if a process crashes in between.
     ///
-    /// The caller chooses a random id for the claim. After an error, it calls [`Self::withdraw_claim`],
-    /// because the claim may exist.
+    /// The caller chooses a random id for the claim. After an error, it calls
+    /// [`Self::withdraw_claim`], because the claim may exist.
     async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error>;
 
     /// Returns the claim with the messages that it still holds, or `None` if it is not live.
@@ -58,8 +58,8 @@ pub trait ClaimStore: Send + Sync {
     /// Returns the next live claims after this id, at most `limit` of them, in byte order of their
     /// ids. `None` starts with the first one.
     ///
-    /// The page is empty only if no further claim is live. It may be shorter than the limit, because
-    /// the number of messages on a page is bounded.
+    /// The page is empty only if no further claim is live. It may be shorter than the limit,
+    /// because the number of messages on a page is bounded.
     async fn list_claims(
         &self,
         queue: &QueueId,
@@ -89,8 +89,8 @@ pub trait ClaimStore: Send + Sync {
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
 
     /// Releases a claim that its client never received, and undoes its effect on the messages'
-    /// delivery state: the claim does not count as a delivery. If the command that creates the claim
-    /// arrives at the store after this, it creates none.
+    /// delivery state: the claim does not count as a delivery. If the command that creates the
+    /// claim arrives at the store after this, it creates none.
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error>;
 }
 

@@ -22,11 +22,11 @@ use crate::domain::{Attempt, MessageId, Progress, QueueId, Rank, Retry, Subscrip
 
 /// Maximum duration of one attempt, from its start to the last byte of the response that is read.
 pub const ATTEMPT_DURATION_MAX: Duration = Duration::from_secs(30);
-/// Time after which a delivery lease expires unless its holder renews it. A holder begins attempts only
-/// while it has the lease.
+/// Time after which a delivery lease expires unless its holder renews it. A holder begins attempts
+/// only while it has the lease.
 pub const DELIVERY_LEASE_DURATION: Duration = Duration::from_secs(7);
-/// Time after the end of a lease that its holder has not ended, for which its attempts may still run. It
-/// includes two seconds for the time between a reply of the store and its use.
+/// Time after the end of a lease that its holder has not ended, for which its attempts may still
+/// run. It includes two seconds for the time between a reply of the store and its use.
 pub(super) const LOST_ATTEMPTS_DURATION: Duration = Duration::from_secs(ATTEMPT_DURATION_MAX.as_secs() + 2);
 /// Maximum number of signals that a receiver may be behind.
 pub(super) const SIGNALS_MAX: usize = 4_096;
@@ -38,8 +38,9 @@ pub trait DeliveryStore: Send + Sync {
     /// Returns `None` if another holder has the lease or the queue has no subscriptions. Taking it
     /// again for the same holder renews it and returns the same fence.
     ///
-    /// A lease that has expired may still be renewed by its holder. After an outage of the store, a process
-    /// takes such a lease only when it has been connected again for the duration of a lease.
+    /// A lease that has expired may still be renewed by its holder. After an outage of the store, a
+    /// process takes such a lease only when it has been connected again for the duration of a
+    /// lease.
     ///
     /// A fence is higher than those of all earlier holders, even if the queue or its subscriptions
     /// have been deleted since. A purge of the messages does not end the lease.
@@ -49,9 +50,9 @@ pub trait DeliveryStore: Send + Sync {
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error>;
 
-    /// Returns the subscriptions that were created, changed or deleted since their version was this one, or
-    /// that have expired since; some of them more than once. Returns `None` if that is not known: a store
-    /// keeps only the last changes.
+    /// Returns the subscriptions that were created, changed or deleted since their version was this
+    /// one, or that have expired since; some of them more than once. Returns `None` if that is not
+    /// known: a store keeps only the last changes.
     async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error>;
 
     /// Returns the next retries of a subscription after `after`, at most `limit` of them, in the
@@ -107,8 +108,8 @@ pub struct FeedState {
     pub now_us: u64,
     /// The highest rank that was ever visible.
     pub last: Rank,
-    /// Number of messages that were ever visible, or were deleted while they were delayed. A message
-    /// that is restored after a pop counts again.
+    /// Number of messages that were ever visible, or were deleted while they were delayed. A
+    /// message that is restored after a pop counts again.
     pub total: u64,
     /// Changes whenever a subscription of the queue is created, changed or deleted, or expires. It
     /// never has the same value again.
@@ -116,8 +117,8 @@ pub struct FeedState {
     /// When the first delayed message is due, in microseconds since 1970; `None` if no message is
     /// delayed.
     pub next_delayed_us: Option<u64>,
-    /// Until when attempts of a process that has lost the lease may still run, in microseconds since 1970; 0
-    /// if none can. In a store that one process uses, they end with the process.
+    /// Until when attempts of a process that has lost the lease may still run, in microseconds
+    /// since 1970; 0 if none can. In a store that one process uses, they end with the process.
     pub lost_until_us: u64,
 }
 

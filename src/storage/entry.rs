@@ -9,11 +9,12 @@
 //! it also has the delivery state (bytes 25 to 37). While the message is in flight, it has all 65
 //! bytes. If the message was returned with a delay, the first eight bytes of the claim are zeros,
 //! which is not so in the id of a claim. The next eight are the time when the delay ends (µs). In
-//! Redis they are zeros too, because the lease of the message can be found by its entry. The last 12
-//! bytes are all zeros if there was no delivery state before.
+//! Redis they are zeros too, because the lease of the message can be found by its entry. The last
+//! 12 bytes are all zeros if there was no delivery state before.
 //!
 //! Numbers are big-endian, so that entries sort in the order of their keys.
-//! `scripts/shared/entry.lua` reads these bytes; `posting.lua` and `claimed_entries.lua` write them.
+//! `scripts/shared/entry.lua` reads these bytes; `posting.lua` and `claimed_entries.lua` write
+//! them.
 
 use super::error::Error;
 use super::key::{KEY_BYTES, Key};

@@ -13,12 +13,12 @@ pub enum Error {
     /// requested write may or may not have been applied.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The store cannot be reached, and nothing was sent to it. Only commands that take messages have this
-    /// error instead of [`Self::Unavailable`].
+    /// The store cannot be reached, and nothing was sent to it. Only commands that take messages
+    /// have this error instead of [`Self::Unavailable`].
     #[error("the store is unavailable: {0}")]
     NotSent(String),
-    /// The messages of a post were stored, or may have been, but have not reached the durability that
-    /// the post requires.
+    /// The messages of a post were stored, or may have been, but have not reached the durability
+    /// that the post requires.
     #[error(
         "The messages may exist, but are not known to have reached Durability: {level}. Please try again. A retry \
          with the same Idempotency-Key is safe; without a key, it may post the messages twice."
@@ -29,8 +29,8 @@ pub enum Error {
         /// Why it was not reached.
         reason: String,
     },
-    /// The server of the queue has too few replicas for the durability that a post requires. The post
-    /// was not sent to the store.
+    /// The server of the queue has too few replicas for the durability that a post requires. The
+    /// post was not sent to the store.
     #[error(
         "The server of the queue has too few replicas for Durability: {level}; their number is {connected} at present. \
          This request has stored nothing. Please try again in a few seconds."
@@ -56,8 +56,8 @@ pub enum Error {
     /// deleting work.
     #[error("the memory of the store is full: {0}")]
     MemoryFull(String),
-    /// The queue is not in this store. Only stores that require the queue to exist have this error, and
-    /// nothing was changed.
+    /// The queue is not in this store. Only stores that require the queue to exist have this error,
+    /// and nothing was changed.
     #[error("the queue is not in this store")]
     NoQueue,
     /// A list needs metadata of queues in this pool, and it is down.
@@ -142,8 +142,8 @@ impl Error {
     }
 }
 
-/// Returns what was read, or `None` for a record that cannot be read, so that it does not keep others
-/// from being used. The log has the error, which names the record.
+/// Returns what was read, or `None` for a record that cannot be read, so that it does not keep
+/// others from being used. The log has the error, which names the record.
 pub fn unless_unreadable<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
     match read {
         Err(Error::Corrupt(reason)) => {

@@ -64,8 +64,9 @@ pub trait Maintenance: Send + Sync {
     async fn check(&self) -> Result<Check, Error>;
 
     /// Verifies the whole store as [`Self::check`] does, and repairs what it can. Metadata and
-    /// subscriptions that cannot be read are set aside: their bytes are kept, and the queue goes on with
-    /// default metadata and without these subscriptions. A policy is made from the metadata again.
+    /// subscriptions that cannot be read are set aside: their bytes are kept, and the queue goes on
+    /// with default metadata and without these subscriptions. A policy is made from the metadata
+    /// again.
     async fn repair(&self) -> Result<Check, Error> {
         self.check().await
     }

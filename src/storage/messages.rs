@@ -33,8 +33,8 @@ pub trait MessageStore: QueueStore {
     ///
     /// The post has no effect unless the queue is at `post.last_known_revision`, because the
     /// queue's metadata decides what may be posted. It has no effect either if the queue would then
-    /// exceed `post.limits`, in which expired messages do not count. A post with the idempotency key
-    /// of an earlier post by the same client returns the result of the earlier one and stores
+    /// exceed `post.limits`, in which expired messages do not count. A post with the idempotency
+    /// key of an earlier post by the same client returns the result of the earlier one and stores
     /// nothing.
     ///
     /// With `post.durability`, the post returns [`PostOutcome::Posted`] only when the messages have
@@ -103,10 +103,10 @@ pub trait MessageStore: QueueStore {
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead, as in a claim.
     ///
-    /// The caller chooses an id for the pop. If [`Self::pops_are_final`], the messages are deleted in the
-    /// same step. Otherwise they are claimed, and [`Self::complete_pop`] deletes them. If that is not called
-    /// within a minute, they return to the queue. After an error, the caller withdraws the claim whose id
-    /// is that of the pop, because the store may have taken messages.
+    /// The caller chooses an id for the pop. If [`Self::pops_are_final`], the messages are deleted
+    /// in the same step. Otherwise they are claimed, and [`Self::complete_pop`] deletes them. If
+    /// that is not called within a minute, they return to the queue. After an error, the caller
+    /// withdraws the claim whose id is that of the pop, because the store may have taken messages.
     async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error>;
 
     /// Returns whether a pop deletes its messages, because its outcome is always known.
@@ -147,8 +147,8 @@ pub struct Post<'a> {
     pub messages: &'a [NewMessage],
     /// Trace context of the request, which is kept with each message.
     pub trace: Option<TraceContext>,
-    /// If the message is the dead letter of a subscription: its origin, and the time at which its age
-    /// begins, in seconds since 1970.
+    /// If the message is the dead letter of a subscription: its origin, and the time at which its
+    /// age begins, in seconds since 1970.
     pub origin: Option<&'a (Origin, u64)>,
     /// Limits of the queue.
     pub limits: QueueLimits,

@@ -1,10 +1,11 @@
 //! What a store must do, as traits. `redis` and `embedded` implement them, and the suite in
 //! `tests/conformance` runs against both.
 //!
-//! Each method is one complete, atomic operation; callers never compose steps. Only operations on rarely
-//! used records are steps that are composed once, above [`Records`]. `None` and empty lists mean that
-//! something does not exist. An [`Error`] means that the store could not do what was asked. A queue that
-//! does not exist has no messages. All times are those of the store's own clock.
+//! Each method is one complete, atomic operation; callers never compose steps. Only operations on
+//! rarely used records are steps that are composed once, above [`Records`]. `None` and empty lists
+//! mean that something does not exist. An [`Error`] means that the store could not do what was
+//! asked. A queue that does not exist has no messages. All times are those of the store's own
+//! clock.
 //!
 //! A message that has expired does not exist for any method, even if the store has not reclaimed it
 //! yet. A message is *available* if it is not claimed, not delayed and not returned with a delay. A

@@ -13,7 +13,8 @@ use super::{QueueStore, record};
 use crate::domain::client::Poster;
 use crate::domain::{Metadata, Origin, QueueId, QueueName};
 
-/// Separates the name of the receiving queue from its epoch in an outbox. No name of a queue has it.
+/// Separates the name of the receiving queue from its epoch in an outbox. No name of a queue has
+/// it.
 const BEFORE_EPOCH: char = '~';
 
 const NUMBER_BYTES: usize = 8;
@@ -21,8 +22,8 @@ const DELIVERY_AT: usize = NUMBER_BYTES;
 const ENTRY_AT: usize = DELIVERY_AT + DELIVERY_BYTES;
 const TARGET_AT: usize = ENTRY_AT + FRESH_BYTES;
 
-/// The epoch of a queue in its store: changes when the queue is created or purged. Two queues of the
-/// same name never have the same epoch, even if they were in different stores.
+/// The epoch of a queue in its store: changes when the queue is created or purged. Two queues of
+/// the same name never have the same epoch, even if they were in different stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEpoch(pub(super) u64);
 
@@ -35,14 +36,14 @@ pub trait MovedMessageStore: Send + Sync {
     /// Posts the messages of a batch to their new queue, in order. Skips those that have arrived in
     /// this store before, even if the queue was deleted afterwards.
     ///
-    /// Messages of a redrive arrive only in the queue with the epoch of the batch. If that queue was
-    /// deleted or purged, they can return to their source: an epoch never comes back, so a delayed
-    /// delivery cannot bring them to a later queue of the same name.
+    /// Messages of a redrive arrive only in the queue with the epoch of the batch. If that queue
+    /// was deleted or purged, they can return to their source: an epoch never comes back, so a
+    /// delayed delivery cannot bring them to a later queue of the same name.
     ///
-    /// Dead letters arrive in any queue of that name. If the queue is deleted after they have arrived,
-    /// and is created in another store before they have left the outbox, they arrive in the new queue
-    /// too. No message exists twice, because the first copies were deleted with their queue. But a
-    /// client may have received them there.
+    /// Dead letters arrive in any queue of that name. If the queue is deleted after they have
+    /// arrived, and is created in another store before they have left the outbox, they arrive in
+    /// the new queue too. No message exists twice, because the first copies were deleted with their
+    /// queue. But a client may have received them there.
     async fn receive_moved(&self, batch: &MovedBatch) -> Result<Arrival, Error>;
 }
 
@@ -59,14 +60,14 @@ pub trait Destinations: Send + Sync {
     /// Delivers a batch to its new queue: see [`MovedMessageStore::receive_moved`].
     async fn deliver(&self, batch: &MovedBatch) -> Result<Arrival, Error>;
 
-    /// Ends the moves of this queue to other pools whose processes have died, and removes what moves
-    /// have left. A single store has none.
+    /// Ends the moves of this queue to other pools whose processes have died, and removes what
+    /// moves have left. A single store has none.
     async fn settle_moves(&self, _queue: &QueueId) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Takes this queue out of the catalogue if it is in a pool that does not have it, now and when this
-    /// was called before. A single store has no pools.
+    /// Takes this queue out of the catalogue if it is in a pool that does not have it, now and when
+    /// this was called before. A single store has no pools.
     async fn settle_place(&self, _queue: &QueueId) -> Result<(), Error> {
         Ok(())
     }
@@ -92,8 +93,8 @@ impl<T: QueueStore + MovedMessageStore> Destinations for T {
 pub enum Arrival {
     /// All messages have arrived, now or before.
     Posted,
-    /// No message has arrived, because the queue does not exist, or has another epoch than the one to
-    /// which a redrive moves them.
+    /// No message has arrived, because the queue does not exist, or has another epoch than the one
+    /// to which a redrive moves them.
     NoQueue,
 }
 
@@ -115,8 +116,8 @@ pub struct MovedBatch {
 pub(super) struct MovedMessage {
     /// Number among all messages that have left the queue. Later ones have higher numbers.
     pub(super) number: u64,
-    /// Its delivery state, with the expiration time in the new queue. The time to live is 0 if it is
-    /// that of the record.
+    /// Its delivery state, with the expiration time in the new queue. The time to live is 0 if it
+    /// is that of the record.
     pub(super) delivery: Delivery,
     /// Its entry in the queue that it has left.
     pub(super) entry: Entry,
@@ -171,8 +172,8 @@ impl MovedBatch {
 }
 
 impl MovedMessage {
-    /// Returns the message as it arrives. A dead letter gets an origin and keeps its delivery state.
-    /// A redriven message starts anew.
+    /// Returns the message as it arrives. A dead letter gets an origin and keeps its delivery
+    /// state. A redriven message starts anew.
     pub(super) fn arriving(&self, source: &QueueId, is_redriven: bool) -> Result<ArrivingMessage, Error> {
         let Self { delivery, entry, record, .. } = self;
         let id = id_of(source, &entry.key)?;

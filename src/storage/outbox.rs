@@ -48,8 +48,8 @@ pub(super) trait Outboxes: Send + Sync {
     /// left; a store may stop to count at one.
     async fn drop_delivered(&self, source: &QueueId, delivered: &[OutgoingMessage]) -> Result<u64, Error>;
 
-    /// Returns the messages of a redrive to their old positions in the source, because the queue with
-    /// the epoch of the batch is gone. If the source was deleted, drops them.
+    /// Returns the messages of a redrive to their old positions in the source, because the queue
+    /// with the epoch of the batch is gone. If the source was deleted, drops them.
     async fn return_redriven(&self, batch: &MovedBatch) -> Result<(), Error>;
 }
 

@@ -27,16 +27,16 @@ const VERSION_BYTES: usize = 16;
 /// The key in Redis that has the [`DatabaseId`], for messages to operators.
 pub const DATABASE_KEY: &str = "sukkal:database";
 
-/// Identifies a database of Redis, whatever address leads to it. It is random, and stored in the database.
-/// So a copy of the data has the same id.
+/// Identifies a database of Redis, whatever address leads to it. It is random, and stored in the
+/// database. So a copy of the data has the same id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseId(pub(super) String);
 
 /// Stores the list of pools and flavors as a whole.
 #[async_trait]
 pub trait PoolStore: Records {
-    /// Returns the keys of the rows with the version and with the list. If there is one row for both, the
-    /// list follows the version.
+    /// Returns the keys of the rows with the version and with the list. If there is one row for
+    /// both, the list follows the version.
     fn pool_rows(&self) -> [Bytes; 2] {
         ["version".into(), "list".into()]
     }
@@ -74,25 +74,28 @@ pub trait PoolStore: Records {
         Ok(self.write_rows(&POOLS, Write { conditions, puts, ..Write::default() }).await? == Written::Done)
     }
 
-    /// Returns whether the pool has queues, or messages that deleted queues are to forward. Returns an
-    /// error if that cannot be found out. A store that does not route queues to pools has none in them.
+    /// Returns whether the pool has queues, or messages that deleted queues are to forward. Returns
+    /// an error if that cannot be found out. A store that does not route queues to pools has none
+    /// in them.
     async fn pool_has_queues(&self, _pool: &PoolName) -> Result<bool, Error> {
         Ok(false)
     }
 
-    /// Returns the stores of the service that have this database: pools, and `None` for the management
-    /// store. Pools that are down are left out. A store that does not route queues to pools has none.
+    /// Returns the stores of the service that have this database: pools, and `None` for the
+    /// management store. Pools that are down are left out. A store that does not route queues to
+    /// pools has none.
     async fn stores_with_database(&self, _id: &DatabaseId) -> Result<Vec<Option<PoolName>>, Error> {
         Ok(Vec::new())
     }
 
-    /// Moves the queue to this pool with everything in it, while operations on it wait. A queue that is
-    /// in the pool stays there. Refused by a store without pools.
+    /// Moves the queue to this pool with everything in it, while operations on it wait. A queue
+    /// that is in the pool stays there. Refused by a store without pools.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if one of the stores does not answer, or if the queue was deleted or moved
-    /// elsewhere meanwhile. Then the queue is complete in one of them, and the move may be repeated.
+    /// elsewhere meanwhile. Then the queue is complete in one of them, and the move may be
+    /// repeated.
     async fn move_queue(&self, _queue: &QueueId, _pool: &PoolName) -> Result<Moved, Error> {
         Ok(Moved::NoPool)
     }
@@ -146,8 +149,8 @@ pub struct StoredPool {
 /// Connects to pools.
 #[async_trait]
 pub trait PoolConnector: Send + Sync {
-    /// Connects to the pool once, for at most some seconds. Returns which database it has, or the reason
-    /// why that fails.
+    /// Connects to the pool once, for at most some seconds. Returns which database it has, or the
+    /// reason why that fails.
     async fn check(&self, uri: &PoolUri) -> Result<DatabaseId, String>;
 }
 

@@ -16,8 +16,8 @@ const SUMMARY_DUE_STEPS_MAX: usize = 64;
 const READS_IN_FLIGHT_MAX: usize = 16;
 
 /// Completes summaries of these queues that a driver has read. A summary is missing if due changes
-/// must be applied to its queue first. For such a queue, `apply_step` applies some of them and reads
-/// the summary again. Returns the summaries of the first queues, as
+/// must be applied to its queue first. For such a queue, `apply_step` applies some of them and
+/// reads the summary again. Returns the summaries of the first queues, as
 /// [`QueueStore::summarize_queues`] says.
 pub(super) async fn complete_summaries<F>(
     queues: &[QueueId],
@@ -52,8 +52,8 @@ pub trait QueueStore: Send + Sync {
     /// Returns the queue, or `None` if it does not exist.
     async fn get_queue(&self, queue: &QueueId) -> Result<Option<Queue>, Error>;
 
-    /// Replaces the metadata if the queue is still at the revision that the caller knows. Applies due
-    /// changes first if a plain queue becomes fair or a fair queue becomes plain.
+    /// Replaces the metadata if the queue is still at the revision that the caller knows. Applies
+    /// due changes first if a plain queue becomes fair or a fair queue becomes plain.
     async fn update_queue(
         &self,
         queue: &QueueId,
@@ -79,8 +79,8 @@ pub trait QueueStore: Send + Sync {
     /// Examines the next queue names of the project in byte order, and returns the queues that
     /// match the listing.
     ///
-    /// One call examines at most `examined_max` names, and ends when the metadata that it has read has
-    /// the size `bytes`. A page may therefore be empty before the end of the list.
+    /// One call examines at most `examined_max` names, and ends when the metadata that it has read
+    /// has the size `bytes`. A page may therefore be empty before the end of the list.
     ///
     /// # Errors
     ///
@@ -90,18 +90,18 @@ pub trait QueueStore: Send + Sync {
     /// Returns the number of the project's queues of this kind, or of both kinds.
     async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error>;
 
-    /// Returns a summary of each of the first queues, in the given order, each as of a moment of its
-    /// own. A queue that does not exist is empty.
+    /// Returns a summary of each of the first queues, in the given order, each as of a moment of
+    /// its own. A queue that does not exist is empty.
     ///
-    /// The first queue is always included. The others are included up to the one for which this call
-    /// would have to apply too many due changes.
+    /// The first queue is always included. The others are included up to the one for which this
+    /// call would have to apply too many due changes.
     async fn summarize_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error>;
 
-    /// Examines the next projects after `after`, at most `examined_max`, and returns those that have
-    /// queues.
+    /// Examines the next projects after `after`, at most `examined_max`, and returns those that
+    /// have queues.
     ///
-    /// The projects have a fixed order. Ids that consist of letters, digits, `_`, `-` and `.` are in
-    /// byte order.
+    /// The projects have a fixed order. Ids that consist of letters, digits, `_`, `-` and `.` are
+    /// in byte order.
     async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error>;
 }
 
@@ -162,8 +162,8 @@ impl NameRange {
         Self { after: name.map(|name| name.as_str().to_owned()), ..Self::default() }
     }
 
-    /// Returns the range of the names of this kind that follow `after` and begin with `prefix`. Both
-    /// texts are compared with the names as clients know them.
+    /// Returns the range of the names of this kind that follow `after` and begin with `prefix`.
+    /// Both texts are compared with the names as clients know them.
     #[must_use]
     pub fn of_kind(kind: QueueKind, after: Option<&str>, prefix: Option<&str>) -> Self {
         let (mark, below) = match kind {
@@ -191,8 +191,8 @@ impl QueuePage {
         self.queues.iter().map(|(_, queue)| queue.metadata.keys().as_msgpack().len()).sum()
     }
 
-    /// Returns the page of the queues that these reads return, in their order. `reached` is the name from
-    /// which the listing continues if all of them are read.
+    /// Returns the page of the queues that these reads return, in their order. `reached` is the
+    /// name from which the listing continues if all of them are read.
     pub(super) async fn read<R>(
         reads: impl IntoIterator<Item = R>,
         reached: Option<QueueName>,

@@ -23,9 +23,9 @@ pub trait QuotaStore: Send + Sync {
     /// Replaces the quotas of the project. Empty quotas remove it from the list.
     async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error>;
 
-    /// Examines the next queues and topics of the project in byte order of their stored names, at most `examined_max`,
-    /// and returns what they use together. Due changes are not applied, so what has expired counts
-    /// until it is removed.
+    /// Examines the next queues and topics of the project in byte order of their stored names, at
+    /// most `examined_max`, and returns what they use together. Due changes are not applied, so
+    /// what has expired counts until it is removed.
     async fn measure_queues(
         &self,
         project: &ProjectId,

@@ -45,8 +45,8 @@ const TRACE_BYTES: usize = TRACE_MARKER.len() + TraceContext::BYTES;
 pub(super) const TTL: std::ops::Range<usize> = 3..BODY;
 const BODY: usize = 7;
 
-/// Returns the record of a new message. `origin` is that of a dead letter, with its creation time in
-/// seconds.
+/// Returns the record of a new message. `origin` is that of a dead letter, with its creation time
+/// in seconds.
 #[must_use]
 pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>, origin: Option<&(Origin, u64)>) -> Bytes {
     let dead_letter = origin.map(|(origin, created_s)| elements_of(origin, *created_s)).unwrap_or_default();
@@ -54,8 +54,8 @@ pub(super) fn new(message: &NewMessage, trace: Option<TraceContext>, origin: Opt
 }
 
 /// Returns the sum of the sizes of the messages that these bodies and this trace context give, in
-/// bytes. The size of a message is that of its record, rounded up by at most an eighth, as its entry
-/// has it. So the sum of a queue can be changed without reading records.
+/// bytes. The size of a message is that of its record, rounded up by at most an eighth, as its
+/// entry has it. So the sum of a queue can be changed without reading records.
 pub fn stored_bytes<'a>(bodies: impl IntoIterator<Item = &'a Body>, trace: Option<TraceContext>) -> u64 {
     let trace_bytes = trace.map_or(0, |_| TRACE_BYTES);
     let sizes = bodies.into_iter().map(|body| SizeClass::of(BODY + body.as_msgpack().len() + trace_bytes));
@@ -124,8 +124,8 @@ pub(super) fn redriven(id: MessageId, record: &Bytes, now_s: u64) -> Result<Byte
     })
 }
 
-/// Returns the name of the queue to which a redrive returns a message; `None` if it is not a dead letter, or
-/// one of a subscription: all other subscriptions would get it again.
+/// Returns the name of the queue to which a redrive returns a message; `None` if it is not a dead
+/// letter, or one of a subscription: all other subscriptions would get it again.
 pub(super) fn origin_queue(id: MessageId, record: &Bytes) -> Result<Option<QueueName>, Error> {
     let origin = Parts::read(id, record)?.origin.map(|(origin, _)| origin);
     Ok(origin.filter(|origin| origin.claim_count > 0).map(|origin| origin.queue))

@@ -1,8 +1,8 @@
-//! Records that are rarely used, such as tokens, and the narrow interface that every store offers for
-//! them. All logic about them is above it, once for all stores: see `tokens.rs`.
+//! Records that are rarely used, such as tokens, and the narrow interface that every store offers
+//! for them. All logic about them is above it, once for all stores: see `tokens.rs`.
 //!
-//! A table is an ordered map from keys to values. Reads and writes are one step each, so a caller first
-//! reads, then writes under the condition that the rows on which it relies are unchanged.
+//! A table is an ordered map from keys to values. Reads and writes are one step each, so a caller
+//! first reads, then writes under the condition that the rows on which it relies are unchanged.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,8 +18,8 @@ pub(super) const ENDED_PER_STEP: usize = 500;
 pub struct Table {
     /// Hash tag of its keys in Redis: see `redis/records.rs`.
     pub tag: &'static str,
-    /// First bytes in the registry of the embedded store: of the rows, of the indexes by project and by end,
-    /// and of the numbers of rows.
+    /// First bytes in the registry of the embedded store: of the rows, of the indexes by project
+    /// and by end, and of the numbers of rows.
     pub prefixes: [u8; 4],
     /// The indexes of the table; `None` if rows are only read by their keys.
     pub indexes: Option<Indexes>,
@@ -30,8 +30,8 @@ pub struct Table {
 pub struct Indexes {
     /// Returns what the indexes have of a row with this value.
     pub of: fn(&[u8]) -> Result<Indexed, Error>,
-    /// Returns how findings of a check name the row with this key and this value. Fails if it cannot be
-    /// read.
+    /// Returns how findings of a check name the row with this key and this value. Fails if it
+    /// cannot be read.
     pub check: fn(&[u8], &[u8]) -> Result<String, Error>,
 }
 
@@ -97,8 +97,8 @@ pub struct Write {
     pub conditions: Vec<Condition>,
     /// The rows to delete, as they were read. Those that do not exist are left out.
     pub deletes: Vec<Row>,
-    /// The rows to store afterwards. If the indexes have something else of a row than before, it must also be
-    /// deleted.
+    /// The rows to store afterwards. If the indexes have something else of a row than before, it
+    /// must also be deleted.
     pub puts: Vec<Row>,
 }
 
@@ -114,11 +114,12 @@ pub enum Written {
 /// Reads and writes rows of tables.
 #[async_trait]
 pub trait Records: Send + Sync {
-    /// Runs queries in one step. Returns the time of the step (µs), and the rows that each query finds.
+    /// Runs queries in one step. Returns the time of the step (µs), and the rows that each query
+    /// finds.
     async fn read_rows(&self, table: &'static Table, reads: Vec<Read>) -> Result<(u64, Vec<Vec<Row>>), Error>;
 
-    /// Makes all changes in one step if all conditions hold. If the reply is lost, the call may be repeated:
-    /// a condition on a row that already has the value which the write gives it counts as
+    /// Makes all changes in one step if all conditions hold. If the reply is lost, the call may be
+    /// repeated: a condition on a row that already has the value which the write gives it counts as
     /// [`Written::Done`]. So such a value must be unique. A write that only deletes works even if the store
     /// is full.
     async fn write_rows(&self, table: &'static Table, write: Write) -> Result<Written, Error>;
@@ -136,7 +137,8 @@ pub(super) async fn read_live(
         if ended.is_empty() {
             return Ok((now_us, rows));
         }
-        // Another process may have removed them, or changed when they end. Then the next step sees it.
+        // Another process may have removed them, or changed when they end. Then the next step sees
+        // it.
         let unchanged = |row: &Row| Condition::Row { key: row.key.clone(), begins: Some(row.value.clone()) };
         let conditions = ended.iter().map(unchanged).collect();
         store.write_rows(table, Write { conditions, deletes: ended, puts: Vec::new() }).await?;
@@ -144,8 +146,8 @@ pub(super) async fn read_live(
 }
 
 impl Write {
-    /// Returns the outcome if the condition at this position does not hold. `present` is the value of its
-    /// row.
+    /// Returns the outcome if the condition at this position does not hold. `present` is the value
+    /// of its row.
     pub(super) fn refused(&self, at: usize, present: Option<&[u8]>) -> Written {
         let Condition::Row { key, .. } = &self.conditions[at] else { return Written::Refused(at) };
         let is_made = self.puts.iter().any(|row| row.key == key && present == Some(&*row.value));

@@ -21,8 +21,8 @@ pub trait SealedBodies: Send + Sync {
     /// Returns some of the sealed bodies of the queue after a position, which is `None` at the
     /// beginning. A queue that does not exist has none. Does not apply due changes.
     ///
-    /// A walk from the beginning to the end returns each body that is in the same place of the queue
-    /// from its beginning to its end.
+    /// A walk from the beginning to the end returns each body that is in the same place of the
+    /// queue from its beginning to its end.
     async fn list_sealed(&self, queue: &QueueId, after: Option<&SealedPosition>) -> Result<SealedPage, Error>;
 
     /// Replaces bodies by others of the same length, in one atomic step. Bodies that have been
@@ -76,7 +76,8 @@ pub struct SealedReplacement {
 }
 
 impl StoredBody {
-    /// Returns the body in a value, if it is sealed. The record of the message begins at `record_at`.
+    /// Returns the body in a value, if it is sealed. The record of the message begins at
+    /// `record_at`.
     pub(super) fn find(part: SealedPart, name: Bytes, value: Bytes, record_at: usize) -> Option<Self> {
         let range = record::sealed_body(value.get(record_at..)?)?;
         let range = record_at + range.start..record_at + range.end;

@@ -1,9 +1,10 @@
-//! The last changes of the subscriptions of a queue, by which a deliverer loads only those that have
-//! changed.
+//! The last changes of the subscriptions of a queue, by which a deliverer loads only those that
+//! have changed.
 //!
-//! A change has an entry of 32 bytes: the version of the subscriptions before it (8), the version after
-//! it (8) and the id of the subscription. Processes of an earlier release change the version and add no
-//! entry, so entries say what has changed only as long as each begins where the one before it ends.
+//! A change has an entry of 32 bytes: the version of the subscriptions before it (8), the version
+//! after it (8) and the id of the subscription. Processes of an earlier release change the version
+//! and add no entry, so entries say what has changed only as long as each begins where the one
+//! before it ends.
 
 use bytes::Buf;
 
@@ -20,8 +21,8 @@ pub(super) fn with_change(changes: &[u8], before: u64, version: u64, id: Subscri
     [kept, &before.to_be_bytes(), &version.to_be_bytes(), id.as_bytes()].concat()
 }
 
-/// Returns the subscriptions that have changed between two versions, the last one first. Returns `None` if
-/// the changes do not say that.
+/// Returns the subscriptions that have changed between two versions, the last one first. Returns
+/// `None` if the changes do not say that.
 pub(super) fn changed_between(changes: &[u8], since: u64, version: u64) -> Option<Vec<SubscriptionId>> {
     let (mut reached, mut ids) = (version, Vec::new());
     for mut entry in changes.rchunks_exact(ENTRY_BYTES) {

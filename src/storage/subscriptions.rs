@@ -22,13 +22,14 @@ pub trait SubscriptionStore: Send + Sync {
         count_max: u32,
     ) -> Result<SubscriptionCreation, Error>;
 
-    /// Returns the subscription and how far its deliveries have come, or `None` if it does not exist.
+    /// Returns the subscription and how far its deliveries have come, or `None` if it does not
+    /// exist.
     async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error>;
 
     /// Returns the next subscriptions after `after` and how far their deliveries have come, at most
-    /// `limit` of them, in the order of their ids. There are fewer at the end, and if they would be too
-    /// large for one reply. Those that cannot be read are left out, and the log names them, so a page may
-    /// be empty before the end.
+    /// `limit` of them, in the order of their ids. There are fewer at the end, and if they would be
+    /// too large for one reply. Those that cannot be read are left out, and the log names them, so
+    /// a page may be empty before the end.
     async fn list_subscriptions(
         &self,
         queue: &QueueId,
@@ -63,7 +64,8 @@ pub trait SubscriptionStore: Send + Sync {
 pub struct SubscriptionPage {
     /// The subscriptions, and how far their deliveries have come.
     pub subscriptions: Vec<SubscriptionStatus>,
-    /// The last subscription examined, from which the list continues; `None` at the end of the list.
+    /// The last subscription examined, from which the list continues; `None` at the end of the
+    /// list.
     pub reached: Option<SubscriptionId>,
 }
 

@@ -91,9 +91,9 @@ impl TaskRecord {
         position.map_or(message.rank().micros(), |position| position as u64 + 1)
     }
 
-    /// Counts messages as not moved, because they have returned to their queue. `oldest` is the lowest
-    /// of their ranks. The task skips them, unless it moves all messages to one queue: then it lists
-    /// them again and fails, because that queue does not exist.
+    /// Counts messages as not moved, because they have returned to their queue. `oldest` is the
+    /// lowest of their ranks. The task skips them, unless it moves all messages to one queue: then
+    /// it lists them again and fails, because that queue does not exist.
     pub(super) fn unmove(&mut self, count: u64, oldest: u64) {
         if self.moved < count {
             return;

@@ -35,7 +35,8 @@ pub(super) fn encode(new: &NewToken, now_us: u64) -> Vec<u8> {
     record
 }
 
-/// Returns the token with this record at a time (µs), or `None` if it has expired. The key is its id.
+/// Returns the token with this record at a time (µs), or `None` if it has expired. The key is its
+/// id.
 pub(super) fn decode(key: &[u8], record: &[u8], now_us: u64) -> Result<Option<TokenRecord>, Error> {
     let id = read_id(key)?;
     read(id, record, now_us).map_err(|error| error.of(format_args!("token {id}")))
@@ -52,7 +53,8 @@ pub(super) fn indexed(record: &[u8]) -> Result<Indexed, Error> {
     split(record).map(|(_, indexed, _)| indexed)
 }
 
-/// Returns the time of creation (µs), what the indexes have of the token, and the rest of the record.
+/// Returns the time of creation (µs), what the indexes have of the token, and the rest of the
+/// record.
 fn split(mut record: &[u8]) -> Result<(u64, Indexed, &[u8]), Error> {
     let record = &mut record;
     let (created_us, end_us) = (record.try_get_u64(), record.try_get_u64());

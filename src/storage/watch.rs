@@ -61,8 +61,8 @@ pub struct QueueStatus {
     pub available: u64,
     /// Time until the next delay or lease ends.
     pub next_due: Option<Duration>,
-    /// Stamp of the last purge of subscriptions. A later purge has a higher one. 0 if there was none, and
-    /// always 0 in an embedded store, whose only process knows of each purge.
+    /// Stamp of the last purge of subscriptions. A later purge has a higher one. 0 if there was
+    /// none, and always 0 in an embedded store, whose only process knows of each purge.
     pub subscription_purge: u64,
 }
 

@@ -24,8 +24,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of an answer of the collector, in bytes.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// The collector. Its requests run in the runtime in which this is created, because the library calls
-/// it from a thread of its own.
+/// The collector. Its requests run in the runtime in which this is created, because the library
+/// calls it from a thread of its own.
 pub(super) struct Collector {
     endpoint: String,
     client: Client<HttpConnector, Full<Bytes>>,

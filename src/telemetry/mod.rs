@@ -1,8 +1,8 @@
 //! Traces in the form of OpenTelemetry: spans of requests, and of what the service does for them.
 //!
 //! Spans exist only if the operator has named a collector. Otherwise there is no [`Tracer`], a
-//! request has no [`Span`], and so nothing below it has one. Nothing here blocks: finished spans wait
-//! in a bounded queue, which a thread of its own empties. When it is full, spans are dropped.
+//! request has no [`Span`], and so nothing below it has one. Nothing here blocks: finished spans
+//! wait in a bounded queue, which a thread of its own empties. When it is full, spans are dropped.
 
 mod collector;
 
@@ -24,7 +24,8 @@ use self::collector::Collector;
 const SERVICE: &str = env!("CARGO_PKG_NAME");
 /// The path of a collector to which traces are sent.
 const TRACES_PATH: &str = "/v1/traces";
-/// The header that names the span which a request belongs to (<https://www.w3.org/TR/trace-context/>).
+/// The header that names the span which a request belongs to
+/// (<https://www.w3.org/TR/trace-context/>).
 pub const TRACEPARENT: &str = "traceparent";
 /// The header with data that tracing systems pass along.
 pub const TRACESTATE: &str = "tracestate";

@@ -56,8 +56,8 @@ async fn a_token_proves_an_identity() {
     assert!(identity.expires_at.unwrap() > SystemTime::now());
 }
 
-/// For each mood of the provider: a token while there are no keys, and later a token that names a known key,
-/// one that was verified before, and one that names an unknown key.
+/// For each mood of the provider: a token while there are no keys, and later a token that names a
+/// known key, one that was verified before, and one that names an unknown key.
 #[tokio::test]
 async fn a_provider_that_misbehaves_affects_only_unknown_keys() {
     use Outcome::{Accepted, Refused, Unavailable};

@@ -71,7 +71,8 @@ async fn a_token_proves_an_identity() {
     assert_eq!(keystone.public_uri(), "https://keystone.example.com");
 }
 
-/// For each mood of Keystone: a token that was validated before, one that was not, and one that is not valid.
+/// For each mood of Keystone: a token that was validated before, one that was not, and one that is
+/// not valid.
 #[tokio::test]
 async fn a_keystone_that_misbehaves_affects_only_tokens_that_are_not_cached() {
     use Outcome::{Accepted, Refused, Unavailable};

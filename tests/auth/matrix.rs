@@ -1,8 +1,8 @@
 //! `matrix.txt`: one status for every route and every sender of a request.
 //!
 //! A new route needs a row. A new kind of sender is a column and an arm of [`Bench::request`]. Each
-//! request that may change something finds resources of its own, so that no request depends on another
-//! one. The others share resources, and the tokens that are not valid are the same for all.
+//! request that may change something finds resources of its own, so that no request depends on
+//! another one. The others share resources, and the tokens that are not valid are the same for all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -124,7 +124,8 @@ impl Servers {
         Self { zaqar, roles, ended: EndedTokens { expired, revoked }, _pools: RedisServer::shared() }
     }
 
-    /// Prepares the resources for requests: those with a role of the preset `roles`, and the others.
+    /// Prepares the resources for requests: those with a role of the preset `roles`, and the
+    /// others.
     async fn benches(&self) -> (Benches<'_>, Benches<'_>) {
         (Benches::prepare(&self.roles, &self.ended).await, Benches::prepare(&self.zaqar, &self.ended).await)
     }
@@ -143,8 +144,8 @@ impl<'s> Benches<'s> {
         Self { sukkal, ended, shared: Bench::prepare(sukkal, ended, true).await }
     }
 
-    /// Sends the request of a row by this sender, whose status should be this. Returns the response,
-    /// and the project of the resources.
+    /// Sends the request of a row by this sender, whose status should be this. Returns the
+    /// response, and the project of the resources.
     pub(super) async fn send(&self, column: &str, row: &Row, expected: u16) -> (Answer, String) {
         if row.is_harmless(expected) {
             return (send(self.shared.request_of(column, row)).await, self.shared.project.clone());

@@ -450,7 +450,8 @@ async fn dead_letters_of_push_are_posted_with_the_roles_of_the_author() {
     let sukkal = Sukkal::start_with("memory:", &[&LOCAL[..], &[ROLES]].concat());
     let api = sukkal.project("p");
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
-    // Negative delays count as 0, so both are equal, and there are no retries with delays between them.
+    // Negative delays count as 0, so both are equal, and there are no retries with delays between
+    // them.
     let retry_policy = json!({
         "retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0, "minimum_delay": -10,
         "maximum_delay": 0,

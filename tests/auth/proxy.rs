@@ -1,4 +1,5 @@
-//! The strategy `proxy`: the headers of trusted proxies are believed, and nobody else gets anything.
+//! The strategy `proxy`: the headers of trusted proxies are believed, and nobody else gets
+//! anything.
 
 use reqwest::Method;
 use serde_json::json;

@@ -15,7 +15,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const QUEUES: &str = "/v2/queues";
 const PUBLIC_URI: &str = "https://keystone.example.com/v3";
 
-/// Starts a server that asks this Keystone, and returns a client whose headers name another project.
+/// Starts a server that asks this Keystone, and returns a client whose headers name another
+/// project.
 pub(super) fn with_keystone(keystone: &StubKeystone) -> (Sukkal, Api) {
     let others = [
         ("SUKKAL_ADMIN_MODE", "true"),

@@ -1,6 +1,6 @@
 //! The requests that cost a store the most work. Each function prepares the data and returns the
-//! requests themselves. The benchmark `blocking` times them, and the tests of this folder count their
-//! work.
+//! requests themselves. The benchmark `blocking` times them, and the tests of this folder count
+//! their work.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -204,7 +204,8 @@ pub(crate) async fn move_dead_letters(stage: &Stage) -> Action {
     stage.fill("q", PAGE, &message(LARGE)).await;
     deliver_once(stage, PAGE).await;
     let api = stage.api();
-    // While its commands are recorded, Redis may not answer in time. Then the next claim moves the rest.
+    // While its commands are recorded, Redis may not answer in time. Then the next claim moves the
+    // rest.
     let claimed = async move || claim(&api, "q").send().await.unwrap().status().is_success().then_some(());
     async move { until_some("a claim succeeds", claimed).await }.boxed()
 }

@@ -136,7 +136,8 @@ async fn a_backup_ends_with_its_reader_and_with_the_service() {
     assert!(sukkal.wait().success());
 }
 
-/// What else restores to the directory, and a store that was created there meanwhile, stay as they are.
+/// What else restores to the directory, and a store that was created there meanwhile, stay as they
+/// are.
 #[tokio::test]
 async fn a_restore_replaces_no_store_and_no_other_restore() {
     let folder = tempfile::tempdir().unwrap();

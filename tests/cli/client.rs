@@ -41,8 +41,8 @@ sys.stdout.buffer.write(output)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 ";
 
-/// Starts a program that Ctrl-C ends, even if the tests run in the background of a shell. Programs there
-/// ignore it, and so do their children.
+/// Starts a program that Ctrl-C ends, even if the tests run in the background of a shell. Programs
+/// there ignore it, and so do their children.
 const WITH_SIGINT: &str = "\
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -97,7 +97,8 @@ fn end(mut child: Child) -> ExitStatus {
     status.expect("it has ended")
 }
 
-/// Runs a command on a terminal, where a person types `input`. Returns the exit code and the screen.
+/// Runs a command on a terminal, where a person types `input`. Returns the exit code and the
+/// screen.
 pub(super) fn run_on_terminal(
     url: &str,
     words: &str,

@@ -90,8 +90,8 @@ fn parse(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Runs the commands in one session with a home of its own, which is `~` in their output, and with these
-/// variables. Returns the output of each.
+/// Runs the commands in one session with a home of its own, which is `~` in their output, and with
+/// these variables. Returns the output of each.
 fn run(steps: &[Step], sukkal: &Sukkal, variables: &[(&str, &str)]) -> Vec<String> {
     let home = tempfile::tempdir().unwrap();
     let mut script = "exec 2>&1\n".to_owned();

@@ -25,7 +25,8 @@ use support::sukkal::Sukkal;
 
 pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi.yaml");
 
-/// The operation that opens a WebSocket, which is not in the table of routes. Other tests open some.
+/// The operation that opens a WebSocket, which is not in the table of routes. Other tests open
+/// some.
 pub(super) const WEBSOCKET: &str = "GET /v2/websocket";
 
 /// Keys of a path item in the contract that are not methods.
@@ -201,8 +202,8 @@ async fn wrong_credentials_are_refused_where_the_contract_has_them() {
     }
 }
 
-/// A cache between a client and the service may not know that `X-Auth-Token` and `X-Project-ID` decide what
-/// a response contains.
+/// A cache between a client and the service may not know that `X-Auth-Token` and `X-Project-ID`
+/// decide what a response contains.
 #[tokio::test]
 async fn caches_store_no_response_but_the_home_document() {
     let sukkal = Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]);

@@ -114,7 +114,8 @@ async fn a_generated_python_client_passes_mypy_and_posts_a_message() {
     let generate = ["generate", "--path", contract::PATH, "--output-path", "sukkal_client", "--meta", "none"];
     let generate = with(command("openapi_python_client"), generate);
     run(with(generate, ["--config", &config, "--fail-on-warning"]));
-    // It keeps the results for the libraries, and for files with the same content as in an earlier run.
+    // It keeps the results for the libraries, and for files with the same content as in an earlier
+    // run.
     let mypy = with(command("mypy"), ["--strict", "--cache-dir"]);
     run(with(with(mypy, [root().join("target/python-tests/mypy")]), ["sukkal_client", "post.py"]));
     run(with(command("post"), [&sukkal.url(""), PROJECT]));

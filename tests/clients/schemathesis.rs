@@ -115,8 +115,8 @@ fn run_schemathesis(
     spawn(command).expect("the interpreter starts").wait_with_output().expect("the process can be waited for")
 }
 
-/// Returns each successful response of the contract about these paths, such as `GET /v2/queues 200`.
-/// Responses of `LISTS` are returned a second time as filled ones.
+/// Returns each successful response of the contract about these paths, such as `GET /v2/queues
+/// 200`. Responses of `LISTS` are returned a second time as filled ones.
 fn successes(is_selected: fn(&str) -> bool) -> BTreeSet<String> {
     let statuses = |operation: contract::Operation| {
         let name = operation.name;

@@ -549,8 +549,9 @@ suite! {
     }
 }
 
-/// Cases for single stores. With pools, the list of pools is in the management store; and a dead letter
-/// that goes to another store may arrive after the response, which the model does not expect.
+/// Cases for single stores. With pools, the list of pools is in the management store; and a dead
+/// letter that goes to another store may arrive after the response, which the model does not
+/// expect.
 mod single_stores {
     suite! {
         drivers: [redis, redis_cluster, embedded, memory],

@@ -176,8 +176,8 @@ async fn claim_one(api: &Api) -> String {
     format!("{claim}/messages/{}", messages["messages"][0]["id"].as_str().unwrap())
 }
 
-/// Waits until a queue has this many messages. Over Redis, a message that a redrive has moved arrives a
-/// moment later.
+/// Waits until a queue has this many messages. Over Redis, a message that a redrive has moved
+/// arrives a moment later.
 async fn wait_for_total(api: &Api, queue: &str, count: u64) {
     until(&format!("{queue} has {count} messages"), async || total(api, queue).await == count).await;
 }

@@ -82,8 +82,8 @@ async fn an_action_fails_after_20_seconds_without_a_response_and_can_be_retried(
     console.click("Add a key").await;
     console.fill("Key", "team").await;
     console.fill("Value", "billing").await;
-    // The browser measures the timeouts of requests with a clock of its own. This one uses the clock of
-    // the page.
+    // The browser measures the timeouts of requests with a clock of its own. This one uses the
+    // clock of the page.
     let limit_next = "const limit = AbortSignal.timeout; AbortSignal.timeout = ms => {
         AbortSignal.timeout = limit;
         const controller = new AbortController();

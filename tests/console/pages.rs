@@ -229,7 +229,8 @@ async fn pages_with_the_longest_names_and_texts_fit_on_a_phone() {
     }
 }
 
-/// A dialog closes after the script that has closed it. It must not restore the address of its page.
+/// A dialog closes after the script that has closed it. It must not restore the address of its
+/// page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_is_left_while_its_dialog_closes_stays_left() {
     let sukkal = Sukkal::start("memory:");

@@ -85,7 +85,8 @@ impl Drop for Prefix {
 async fn an_open_tab_sends_two_requests_in_a_second_at_most_and_a_hidden_one_sends_none() {
     const PART: Duration = Duration::from_millis(500);
     const PARTS: usize = 24;
-    /// Milliseconds in which at most two requests are sent: a second, less what the page needs to send one.
+    /// Milliseconds in which at most two requests are sent: a second, less what the page needs to
+    /// send one.
     const WINDOW_MS: f64 = 800.0;
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);

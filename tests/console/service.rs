@@ -94,8 +94,8 @@ impl Service {
         self.sukkal = Sukkal::start_where(&self.address.to_string(), &self.store.url(), &options);
     }
 
-    /// Restarts the service while the console shows a page that refreshes itself. The page says that
-    /// the service is away, and recovers without the help of its reader.
+    /// Restarts the service while the console shows a page that refreshes itself. The page says
+    /// that the service is away, and recovers without the help of its reader.
     pub(super) async fn restart(&mut self, console: &Console) {
         self.stop();
         console.shows(UNREACHABLE).await;
@@ -103,8 +103,8 @@ impl Service {
         console.hides(UNREACHABLE).await;
     }
 
-    /// Restarts the service while the console shows a page that is read only on demand. `click` reads
-    /// it, and `Retry` repeats that.
+    /// Restarts the service while the console shows a page that is read only on demand. `click`
+    /// reads it, and `Retry` repeats that.
     pub(super) async fn restart_and_retry(&mut self, console: &Console, click: &str) {
         self.stop();
         console.click(click).await;

@@ -22,9 +22,9 @@ pub(super) const DRAINERS: usize = 4;
 /// Bounds of the ttl of a worker's claims, in seconds.
 const LEASE_S_MIN: u32 = 60;
 pub(super) const LEASE_S_MAX: u32 = 120;
-/// Largest step of the clock, in microseconds. Two of them are shorter than a claim, so that claims rarely
-/// expire before their response, and pops before their messages are deleted. Only such claims leave the
-/// checker uncertain.
+/// Largest step of the clock, in microseconds. Two of them are shorter than a claim, so that claims
+/// rarely expire before their response, and pops before their messages are deleted. Only such
+/// claims leave the checker uncertain.
 const STEP_US_MAX: u64 = 25_000_000;
 
 const LIMIT_MAX: u64 = 20;

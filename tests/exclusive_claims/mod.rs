@@ -42,8 +42,8 @@ const QUEUE: &str = "work";
 /// A killed server leaves a few requests without a response; this many are an error.
 const UNKNOWN_MAX: usize = 1000;
 const SECONDS: usize = 9;
-/// Number of moves of the clock after which all kinds of events have happened. There are some 60 in the
-/// time above.
+/// Number of moves of the clock after which all kinds of events have happened. There are some 60 in
+/// the time above.
 const MOVES_MIN: u64 = 25;
 /// The queue's clock starts a day ahead. Messages that expire there outlive the test in the
 /// dead-letter queue, which has the real clock.
@@ -160,7 +160,8 @@ fn in_a_cluster(cluster: &Arc<RedisCluster>) -> Setup {
         dead_letters: names.find(|name| port_of(name) != port_of(QUEUE)).expect("there are three nodes"),
         dead_letter_ttl_s: None,
         outbox_length: Arc::new(move || {
-            // A node that does not have the slot refuses. While the slot moves, all of them may do so.
+            // A node that does not have the slot refuses. While the slot moves, all of them may do
+            // so.
             let mut lengths = cluster.nodes().iter().cycle().map(|node| node.command(&["LLEN", &outbox]));
             lengths.find(|length| matches!(length, Reply::Int(_))).expect("there are nodes").as_int()
         }),
@@ -204,8 +205,8 @@ async fn verified_claims(name: &str, setup: Setup, kind: Kind) -> (usize, String
     let context = TestContext { seed, wire, coordinator: coordinator.clone(), calm: Arc::default() };
     let rules = create_queue(&setup, &servers[0].project(PROJECT), QUEUE, kind).await;
     let store = setup.store.clone();
-    // Kills a server in the middle of the test, which leaves requests without a response, and starts
-    // another one.
+    // Kills a server in the middle of the test, which leaves requests without a response, and
+    // starts another one.
     let disturbances = disturbances(async move {
         sleep(length / 2).await;
         let replacement = tokio::spawn(async move { urls.replace_one(servers, move || start_server(&store)).await });

@@ -1,6 +1,6 @@
-//! Workers use a queue in each of two pools at the same time. The dead letters of each queue go to the
-//! other pool. One pool after the other is stopped and restarted, and a process is killed. The queue
-//! in the other pool goes on meanwhile. Or the queues move between the pools.
+//! Workers use a queue in each of two pools at the same time. The dead letters of each queue go to
+//! the other pool. One pool after the other is stopped and restarted, and a process is killed. The
+//! queue in the other pool goes on meanwhile. Or the queues move between the pools.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Addresses of both families in every option that has one: `[::1]` alone, two of them, and mixed with
-//! others.
+//! Addresses of both families in every option that has one: `[::1]` alone, two of them, and mixed
+//! with others.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;

@@ -102,8 +102,8 @@ async fn queues_work_while_the_slot_of_another_queue_moves() {
     all_done(&requests.send(&requests::all(), MANY).await);
 }
 
-/// A node that hands a slot over runs a script only if all its keys exist, and ends it in the middle
-/// when it uses a key that it has emptied itself.
+/// A node that hands a slot over runs a script only if all its keys exist, and ends it in the
+/// middle when it uses a key that it has emptied itself.
 #[tokio::test]
 async fn no_script_is_interrupted_by_the_move_of_a_slot() {
     let cluster = RedisCluster::start();

@@ -1,5 +1,5 @@
-//! The Lua functions of the service are a library in Redis, which can be lost or refused. Then the same
-//! Lua runs as a script.
+//! The Lua functions of the service are a library in Redis, which can be lost or refused. Then the
+//! same Lua runs as a script.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

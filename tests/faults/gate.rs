@@ -108,8 +108,8 @@ impl Gate {
         self.shared.state().happened
     }
 
-    /// Returns the number of commands of the project that were forwarded since what happens to them was last
-    /// changed.
+    /// Returns the number of commands of the project that were forwarded since what happens to them
+    /// was last changed.
     pub(crate) fn forwarded(&self) -> usize {
         self.shared.state().seen
     }

@@ -1,5 +1,5 @@
-//! A process dies while it removes expired messages, some hundreds at a time, and then the clock of the
-//! store steps back. The other messages are as expired as before.
+//! A process dies while it removes expired messages, some hundreds at a time, and then the clock of
+//! the store steps back. The other messages are as expired as before.
 
 use serde_json::{Value, json};
 use sukkal::domain::{ProjectId, QueueId};

@@ -1,5 +1,6 @@
-//! A process is killed between any two calls to the management store or to a pool, while it creates,
-//! deletes or recreates a queue. Then every process agrees on the queue, and `sukkal check` passes.
+//! A process is killed between any two calls to the management store or to a pool, while it
+//! creates, deletes or recreates a queue. Then every process agrees on the queue, and `sukkal
+//! check` passes.
 
 use std::cell::RefCell;
 
@@ -64,7 +65,8 @@ async fn at_each_call(
             idle.borrow_mut().push(scene);
             was_killed
         });
-        // In the order of the kill points, so that the first process that survives has made all its calls.
+        // In the order of the kill points, so that the first process that survives has made all its
+        // calls.
         let kills = kills.buffered(CONCURRENCY).take_while(|was_killed| ready(*was_killed)).count().await;
         assert!(kills > 1, "it does not need the {name}");
         assert!(kills < 2 * CALLS_MAX, "it makes more calls to the {name}");

@@ -83,7 +83,8 @@ async fn a_redis_that_loses_its_keys_while_a_process_starts_is_not_taken_for_an_
     }
 }
 
-/// Its times are not those of Redis, so a process that would take them for real ones must not use it.
+/// Its times are not those of Redis, so a process that would take them for real ones must not use
+/// it.
 #[test]
 fn a_store_with_a_movable_clock_is_used_only_by_processes_with_one() {
     let redis = RedisServer::start();

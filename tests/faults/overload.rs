@@ -55,8 +55,8 @@ impl Scene {
         api
     }
 
-    /// Waits until a metric has at least this value. Returns whether it has it before a request gets a
-    /// response.
+    /// Waits until a metric has at least this value. Returns whether it has it before a request
+    /// gets a response.
     async fn reaches(&self, metric: &str, value: u32, answers: &mut UnboundedReceiver<Answer>) -> bool {
         let reached = async {
             while Exposition::of(&self.sukkal.url("")).await.value(metric).unwrap() < f64::from(value) {
@@ -82,7 +82,8 @@ async fn connect(sukkal: &Sukkal, count: u32) -> Vec<TcpStream> {
     in_time("the connections are open", join_all(connections)).await
 }
 
-/// Sends a request of a project on each of the connections. Tasks report the responses under this name.
+/// Sends a request of a project on each of the connections. Tasks report the responses under this
+/// name.
 async fn send(
     connections: Vec<TcpStream>,
     (name, request, body): (&'static str, &str, &str),
@@ -102,8 +103,8 @@ async fn send(
     }
 }
 
-/// Returns the status of the next response, which says when to try again if it is a refusal. Reads at
-/// least the whole head.
+/// Returns the status of the next response, which says when to try again if it is a refusal. Reads
+/// at least the whole head.
 async fn status(stream: &mut TcpStream) -> u16 {
     let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
     while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
@@ -128,9 +129,9 @@ async fn first_that_is_fast<T>(attempt: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Overloads a store with the requests of one project, and then sends one of a quiet project. Returns
-/// the projects in the order of their responses, or `None` if the requests came so slowly that the
-/// store was taken for silent.
+/// Overloads a store with the requests of one project, and then sends one of a quiet project.
+/// Returns the projects in the order of their responses, or `None` if the requests came so slowly
+/// that the store was taken for silent.
 async fn order_in_an_overload() -> Option<Vec<&'static str>> {
     // In the order of arrival, the quiet project would get the 145th response.
     const WAITING: u32 = IN_FLIGHT_MAX + 16;
@@ -193,8 +194,8 @@ async fn a_post_that_waited_for_too_long_is_not_stored_later() {
     assert_eq!(listed["messages"], json!([]));
 }
 
-/// Returns the feed after posts were refused that have waited, or `None` if they came so slowly that the
-/// store was taken for silent.
+/// Returns the feed after posts were refused that have waited, or `None` if they came so slowly
+/// that the store was taken for silent.
 async fn listed_after_late_posts() -> Option<Value> {
     const POSTS: u32 = 10;
     let scene = Scene::start(&[("SUKKAL_TRANSPORT__MAX_QUEUEING", "1")]);
@@ -232,7 +233,8 @@ async fn a_ping_waits_for_its_turn_like_any_request() {
     first_that_is_fast(ping_in_an_overload).await;
 }
 
-/// Sends a ping, which waits. Returns `None` if it came so slowly that the store was taken for silent.
+/// Sends a ping, which waits. Returns `None` if it came so slowly that the store was taken for
+/// silent.
 async fn ping_in_an_overload() -> Option<()> {
     let scene = Scene::start(&[]);
     scene.project("busy").await;

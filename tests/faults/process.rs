@@ -12,8 +12,8 @@ use support::redis::{child_command, spawn};
 use support::secrets;
 use support::waiting::block_until;
 
-/// A running server with the options of the test, which is killed on drop. The test fails if its log
-/// has a secret.
+/// A running server with the options of the test, which is killed on drop. The test fails if its
+/// log has a secret.
 pub(crate) struct Program {
     process: Child,
     log: BufReader<ChildStderr>,

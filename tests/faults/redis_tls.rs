@@ -18,7 +18,8 @@ use support::waiting::until;
 const MASTER: &str = "mymaster";
 const FEED: &str = "/v2/queues/feed/messages";
 const UNUSABLE: &str = "the store cannot be used";
-/// An operation is attempted for less than two seconds. The handshakes of all services load the machine.
+/// An operation is attempted for less than two seconds. The handshakes of all services load the
+/// machine.
 const REFUSED_WITHIN: Duration = Duration::from_secs(20);
 const RECONNECTED_WITHIN: Duration = Duration::from_secs(30);
 

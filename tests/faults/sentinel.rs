@@ -1,5 +1,5 @@
-//! A Sentinel group: its master is found, and found again after a failover, with and without TLS and
-//! passwords. `failovers/` has failovers under load.
+//! A Sentinel group: its master is found, and found again after a failover, with and without TLS
+//! and passwords. `failovers/` has failovers under load.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

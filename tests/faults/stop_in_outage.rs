@@ -1,5 +1,5 @@
-//! A process is told to stop while Redis does not answer: it ends in time, no message is lost, and what its
-//! clients were told stays true.
+//! A process is told to stop while Redis does not answer: it ends in time, no message is lost, and
+//! what its clients were told stays true.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -28,13 +28,14 @@ const DRAIN_S: u64 = 5;
 const SLACK: Duration = Duration::from_secs(3);
 /// Longer than pops whose messages are not deleted, and than the claims that clients do not know.
 const ENDED_US: i64 = 61_000_000;
-/// Number of commands until a pop waits: a function that reads the queue, a subscription, the pop, the function
-/// again, and a check whether the subscription is still at the right server.
+/// Number of commands until a pop waits: a function that reads the queue, a subscription, the pop,
+/// the function again, and a check whether the subscription is still at the right server.
 const COMMANDS_OF_A_WAIT: usize = 5;
 /// Number of claims, and of pops, that are under way.
 const REQUESTS: usize = 4;
 
-/// Redis executes the commands only after the process has ended, or it executes them but does not answer.
+/// Redis executes the commands only after the process has ended, or it executes them but does not
+/// answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_stops_in_an_outage_ends_in_time_and_loses_no_message() {
     for executes in [false, true] {
@@ -152,7 +153,8 @@ fn bodies(answer: &Value) -> Vec<u64> {
     answer["messages"].as_array().unwrap().iter().map(|message| message["body"].as_u64().unwrap()).collect()
 }
 
-/// Waits until Redis has executed what it has received, and lets claims that no client knows expire.
+/// Waits until Redis has executed what it has received, and lets claims that no client knows
+/// expire.
 async fn end_unknown_claims(redis: &RedisServer) {
     redis.command(&["PING"]);
     let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), "q".parse().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Clients that wait for a message, and disconnect before they have read it, or read no further. The message
-//! is returned: at once, or when the time to accept the response is over.
+//! Clients that wait for a message, and disconnect before they have read it, or read no further.
+//! The message is returned: at once, or when the time to accept the response is over.
 
 use serde_json::{Value, json};
 use sukkal::storage::embedded::EmbeddedStore;

@@ -1,6 +1,6 @@
 //! Concurrent producers, observers and deleters on a queue without delays, one with delays, and a
-//! fair one with delays. A checker verifies the recorded history. In `pooled.rs`, two races run at the
-//! same time, on queues in two pools that are stopped and restarted.
+//! fair one with delays. A checker verifies the recorded history. In `pooled.rs`, two races run at
+//! the same time, on queues in two pools that are stopped and restarted.
 //!
 //! `SUKKAL_RACE_OBSERVED` sets the number of deliveries of each race. `SUKKAL_SEED` repeats the
 //! choices of an earlier race, but not its timing. A history that breaks a rule is written to

@@ -4,8 +4,8 @@ use super::*;
 
 const HOUR_S: i64 = 3_600;
 
-/// Returns a project whose queue has a message claimed for 300 s, one returned with a delay of 60 s, one
-/// with a delay of 60 s, and one that is available.
+/// Returns a project whose queue has a message claimed for 300 s, one returned with a delay of 60
+/// s, one with a delay of 60 s, and one that is available.
 async fn with_timed_messages() -> (Project, Claim) {
     let project = new_movable_project();
     project.set_clock_ahead(HOUR_S).await;

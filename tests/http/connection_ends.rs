@@ -1,5 +1,5 @@
-//! How connections end: a client that has ended its side still gets its response, and a response after
-//! which the connection is closed says so and can be read.
+//! How connections end: a client that has ended its side still gets its response, and a response
+//! after which the connection is closed says so and can be read.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -52,8 +52,8 @@ async fn post_with_nested_arrays(project: &Project, count: usize) -> RequestBuil
     project.request(Method::POST, "/v2/queues/q/messages").header("Content-Type", "application/json").body(body)
 }
 
-/// The query is parsed for the metrics, before its size is checked. The name contains the word that they
-/// look for.
+/// The query is parsed for the metrics, before its size is checked. The name contains the word that
+/// they look for.
 async fn get_with_a_long_name_and_many_values(project: &Project, count: usize) -> RequestBuilder {
     project.get(&format!("/v2/queues?wait{}={}", "n".repeat(count), "a,".repeat(count)))
 }
@@ -73,9 +73,9 @@ fn cpu_time_ns(process: u32) -> f64 {
     threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("schedstat")).ok()).map(ns).sum()
 }
 
-/// Median CPU time of several requests of this size, in nanoseconds. Each must be answered with this
-/// status. The kernel may count a part of the time of a request only during the next one, so the lowest
-/// time would be too low.
+/// Median CPU time of several requests of this size, in nanoseconds. Each must be answered with
+/// this status. The kernel may count a part of the time of a request only during the next one, so
+/// the lowest time would be too low.
 macro_rules! cost {
     ($project:expr, $request:ident, $size:expr, $status:expr) => {{
         let mut costs = Vec::new();

@@ -164,8 +164,8 @@ async fn a_pop_shows_the_claim_count_before_that_pop() {
     assert_eq!(api.feed("dlq", "").await, [""; 0]);
 }
 
-/// 5.1: pop obeys the counter as claims do. If all the next messages move, those after them are next.
-/// Rows 5.1-6, 6.5-12.
+/// 5.1: pop obeys the counter as claims do. If all the next messages move, those after them are
+/// next. Rows 5.1-6, 6.5-12.
 #[tokio::test]
 async fn if_all_the_next_messages_move_a_claim_or_pop_gets_those_after_them() {
     let api = with_claim_limit(1, &[json!("a"), json!("b"), json!("c"), json!("d")]).await;

@@ -254,7 +254,8 @@ impl Servers {
     }
 }
 
-/// Returns the project on a server with the pool `last`, which is the only one of the flavor `fast`.
+/// Returns the project on a server with the pool `last`, which is the only one of the flavor
+/// `fast`.
 async fn with_pools(project: &str) -> Project {
     let environment = [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_POOLING__ENABLED", "true")];
     let (sukkal, redis) = (Sukkal::start_with("memory:", &environment), RedisServer::shared());

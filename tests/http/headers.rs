@@ -230,7 +230,8 @@ async fn every_response_has_a_unique_request_id() {
     }
 }
 
-/// A client that sends a key with each request would believe that a repeated claim takes nothing more.
+/// A client that sends a key with each request would believe that a repeated claim takes nothing
+/// more.
 #[tokio::test]
 async fn the_headers_of_posts_get_a_warning_on_other_requests() {
     let api = new_project();

@@ -23,7 +23,8 @@ async fn an_unknown_reserved_key_gets_a_warning_with_the_nearest_key() {
 
     let patch = json!([add("_mine", 1)]);
     let own = "unknown metadata key \"_mine\" has no effect; name keys of your own without a leading \"_\"";
-    // What the request adds comes before what the queue has had, because a response has five warnings.
+    // What the request adds comes before what the queue has had, because a response has five
+    // warnings.
     assert_eq!(warnings_of(api.patch("q", &patch), 200).await, [own, expected]);
 }
 

@@ -209,8 +209,8 @@ impl Project {
         pick(&follow(self, &path, "messages").await.into(), "body")
     }
 
-    /// Waits until a queue has at least this number of messages, and returns their bodies. A claim or
-    /// pop does not wait for long until its dead letters arrive.
+    /// Waits until a queue has at least this number of messages, and returns their bodies. A claim
+    /// or pop does not wait for long until its dead letters arrive.
     async fn arrived(&self, queue: &str, count: usize) -> Vec<Value> {
         until_some(&format!("{count} messages arrive in {queue}"), async || {
             let bodies = self.feed(queue, "").await;

@@ -235,8 +235,8 @@ async fn refused_requests_are_counted() {
 
     assert_eq!(connections_max(CLIENTS), CLIENTS, "the limit on open files is too low");
     let mut refused = 0;
-    // On a busy machine, so few requests may arrive at the same time that all of them are accepted, until
-    // the store is known to be down.
+    // On a busy machine, so few requests may arrive at the same time that all of them are accepted,
+    // until the store is known to be down.
     until("requests are refused", async || {
         redis.pause();
         let requests = (0..CLIENTS).map(|_| send(api.get("/v2/queues/q/messages?echo=true")));

@@ -77,7 +77,8 @@ async fn posting_to_a_known_queue_is_one_round_trip() {
     assert!(pings < POSTS, "{pings} pings, not only now and then");
 }
 
-/// Each script reads the fields of the queue with one `HMGET`, and each fetch of records is another.
+/// Each script reads the fields of the queue with one `HMGET`, and each fetch of records is
+/// another.
 #[tokio::test]
 async fn a_claim_and_a_list_are_one_script_and_one_command() {
     let (redis, sukkal) = idle_service();

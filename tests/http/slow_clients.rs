@@ -1,5 +1,5 @@
-//! `client_timeout` and `idle_timeout`: the server disconnects a client that pauses for too long while
-//! it sends a request, or between two requests.
+//! `client_timeout` and `idle_timeout`: the server disconnects a client that pauses for too long
+//! while it sends a request, or between two requests.
 
 use std::time::{Duration, Instant};
 

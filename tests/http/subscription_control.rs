@@ -1,5 +1,5 @@
-//! Confirmation (fact sheet 8.4 and 8.5), and the extensions that control deliveries: pause, resume,
-//! redelivery and attempts.
+//! Confirmation (fact sheet 8.4 and 8.5), and the extensions that control deliveries: pause,
+//! resume, redelivery and attempts.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -20,8 +20,8 @@ use support::sukkal::{Api, Sukkal};
 use support::test_bed::TestBed;
 
 const PROJECT: &str = "a/project {with} unusual characters";
-/// Times (s) to which the clocks of queues are moved: claims and delays end, and messages expire. The
-/// tenants of a fair queue would be forgotten after an hour of the real time in Redis.
+/// Times (s) to which the clocks of queues are moved: claims and delays end, and messages expire.
+/// The tenants of a fair queue would be forgotten after an hour of the real time in Redis.
 const AHEAD_S: [i64; 4] = [121, 301, 901, 3_500];
 
 /// An embedded store that was filled and is not open, and what its clients know.

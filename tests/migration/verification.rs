@@ -1,5 +1,5 @@
-//! What happens to Redis during a migration: a copy that is not equal to its source is not used, and
-//! a short outage does no harm.
+//! What happens to Redis during a migration: a copy that is not equal to its source is not used,
+//! and a short outage does no harm.
 
 use std::sync::Arc;
 use std::thread;
@@ -26,8 +26,8 @@ const OUTAGE: Duration = Duration::from_secs(3);
 
 type Disturbance = Box<dyn FnOnce() + Send + Sync>;
 
-/// A target that is disturbed before a step: before the first chunk is stored, before it is compared,
-/// or before the mark is removed.
+/// A target that is disturbed before a step: before the first chunk is stored, before it is
+/// compared, or before the mark is removed.
 struct Disturbed {
     import: RedisImport,
     before_store: Option<Disturbance>,

@@ -34,8 +34,8 @@ async fn metrics() -> BTreeSet<String> {
     metrics
 }
 
-/// Returns the names in a text that look like metrics. Those of parts of a histogram are without the
-/// part.
+/// Returns the names in a text that look like metrics. Those of parts of a histogram are without
+/// the part.
 fn named_metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words.filter(|word| word.starts_with("sukkal_") || word.starts_with("process_"));

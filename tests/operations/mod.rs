@@ -1,5 +1,5 @@
-//! What operators get besides the program: alerts and a dashboard, a systemd unit, configurations of
-//! proxies, and the runbook. Each is tried with the real tools.
+//! What operators get besides the program: alerts and a dashboard, a systemd unit, configurations
+//! of proxies, and the runbook. Each is tried with the real tools.
 
 mod dashboard;
 mod prefix;

@@ -1,5 +1,5 @@
-//! Two processes behind nginx and `HAProxy`, with the configurations in `ops/`: requests are shared,
-//! streams and waiting requests pass, and a process may go away.
+//! Two processes behind nginx and `HAProxy`, with the configurations in `ops/`: requests are
+//! shared, streams and waiting requests pass, and a process may go away.
 
 use std::fs;
 use std::path::Path;
@@ -28,8 +28,8 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy with this configuration, in front of these servers. Its timeouts are shorter, so that
-    /// a stream without heartbeats would be cut off.
+    /// Starts a proxy with this configuration, in front of these servers. Its timeouts are shorter,
+    /// so that a stream without heartbeats would be cut off.
     fn start(config: &str, servers: [&str; 2], command: impl Fn(&Path) -> Vec<String>) -> Self {
         first_that_starts(|| {
             let (folder, port) = (tempfile::tempdir().unwrap(), free_port());

@@ -15,7 +15,8 @@ use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
 use support::waiting::{in_time, until};
 
-/// Number of clients. Each sends a request every [`REQUEST_INTERVAL`], so there are 200 in a second.
+/// Number of clients. Each sends a request every [`REQUEST_INTERVAL`], so there are 200 in a
+/// second.
 const CLIENTS: usize = 10;
 const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of the checks of the balancers.

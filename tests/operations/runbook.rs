@@ -2,9 +2,9 @@
 //! what the page shows.
 //!
 //! A section of the page is one test: its blocks run in one shell, in their order. Blocks that a
-//! reader does not see, because they are in a comment, prepare the situation. `systemctl` is replaced
-//! by a program that makes this process start and stop the service, with the same files that the
-//! systemd unit names.
+//! reader does not see, because they are in a comment, prepare the situation. `systemctl` is
+//! replaced by a program that makes this process start and stop the service, with the same files
+//! that the systemd unit names.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -147,12 +147,14 @@ impl Machine {
             fs::write(&program, machine.localize(text)).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        // A copy could not be executed while a process that another test starts has inherited its file.
+        // A copy could not be executed while a process that another test starts has inherited its
+        // file.
         symlink(support::sukkal::binary(), machine.path("bin/sukkal")).unwrap();
         machine
     }
 
-    /// Writes the token of an administrator for the commands. Returns the options that require TLS and tokens.
+    /// Writes the token of an administrator for the commands. Returns the options that require TLS
+    /// and tokens.
     fn secure(&self, authority: &Authority) -> String {
         let token = app::new_token();
         let Certificate { certificate, key } = authority.issue("server", "/CN=sukkal");

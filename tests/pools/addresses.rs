@@ -1,4 +1,5 @@
-//! Pools whose addresses change, pools that refuse new queues, and places of queues that do not exist.
+//! Pools whose addresses change, pools that refuse new queues, and places of queues that do not
+//! exist.
 
 use std::process::Output;
 

@@ -49,7 +49,8 @@ async fn an_address_that_leads_to_the_database_of_another_pool_is_refused() {
     ] {
         assert!(refusal.contains("the database of pool a at redis://127.0.0.1") && refusal.contains(ID), "{refusal}");
     }
-    // Another database of the server, a pool with a label, and the address of the pool itself are no other pool's.
+    // Another database of the server, a pool with a label, and the address of the pool itself are
+    // no other pool's.
     put(&server, "other", &format!("{address}/1"), 201).await;
     put(&server, "labeled", &format!("{address}/label"), 201).await;
     put(&server, "labeled", &format!("{address}/label"), 201).await;

@@ -1,5 +1,5 @@
-//! Stops pools, kills processes and moves queues while a queue in each of two pools is under load, one
-//! after the other.
+//! Stops pools, kills processes and moves queues while a queue in each of two pools is under load,
+//! one after the other.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -88,8 +88,8 @@ pub(crate) struct Disturber<L> {
 }
 
 impl<L: Load + Clone> Disturber<L> {
-    /// Takes all steps, and then further ones until there was enough. Returns the processes, and the
-    /// steps.
+    /// Takes all steps, and then further ones until there was enough. Returns the processes, and
+    /// the steps.
     pub(crate) async fn run(mut self, seed: u64, is_enough: impl Fn() -> bool) -> (Vec<Server>, Vec<Step>) {
         let mut random = Random::new(seed, ROLE, 0);
         let (mut steps, mut taken) = (self.steps.to_vec(), Vec::new());
@@ -127,8 +127,9 @@ impl<L: Load + Clone> Disturber<L> {
         (self.servers, taken)
     }
 
-    /// Stops a pool until requests for its queue have failed, and the other queue has gone on. Hardly
-    /// any request for that queue fails: a busy machine may stop for longer than requests wait.
+    /// Stops a pool until requests for its queue have failed, and the other queue has gone on.
+    /// Hardly any request for that queue fails: a busy machine may stop for longer than requests
+    /// wait.
     async fn stop(
         &self,
         pool: usize,

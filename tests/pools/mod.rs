@@ -69,14 +69,14 @@ impl Deployment {
         Self { management, pools: (0..pools).map(|_| Arc::new(RedisServer::start_with(&durable))).collect() }
     }
 
-    /// The same with an embedded management store, which belongs to one process. There is no list of
-    /// pools yet.
+    /// The same with an embedded management store, which belongs to one process. There is no list
+    /// of pools yet.
     pub(crate) fn embedded(pools: usize) -> Self {
         Self::without_list(Management::Embedded(tempfile::tempdir().unwrap()), pools)
     }
 
-    /// Returns the deployment as the test bed of a queue that is in this pool, and in both pools if it
-    /// moves.
+    /// Returns the deployment as the test bed of a queue that is in this pool, and in both pools if
+    /// it moves.
     pub(crate) fn bed(&self, pool: usize, steps: &[Step]) -> TestBed {
         let moves = steps.iter().any(|step| matches!(step, Step::Move(..)));
         let pools = if moves { &self.pools[..] } else { &self.pools[pool..=pool] };

@@ -1,5 +1,5 @@
-//! `POST …/move`: a queue moves to another pool, over the API. The tests of the store show what happens
-//! when a move is interrupted.
+//! `POST …/move`: a queue moves to another pool, over the API. The tests of the store show what
+//! happens when a move is interrupted.
 
 use std::time::Duration;
 

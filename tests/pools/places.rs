@@ -1,5 +1,5 @@
-//! A process remembers where a queue is. Another process deletes the queue and creates it in another
-//! pool: the first one is exact at once.
+//! A process remembers where a queue is. Another process deletes the queue and creates it in
+//! another pool: the first one is exact at once.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use support::events::Events;
 use support::exposition::Exposition;
 use support::sukkal::{Api, Sukkal};
 
-/// Two processes, and pools of two flavors. So queues get other pools without a change of the list of
-/// pools, after which processes would forget where queues are.
+/// Two processes, and pools of two flavors. So queues get other pools without a change of the list
+/// of pools, after which processes would forget where queues are.
 struct Scene {
     deployment: Deployment,
     servers: [Sukkal; 2],

@@ -1,4 +1,5 @@
-//! Pools that are deleted while they have queues, passwords of pools, and what passes between pools.
+//! Pools that are deleted while they have queues, passwords of pools, and what passes between
+//! pools.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -9,7 +9,8 @@ use support::sukkal::MOVABLE_CLOCK;
 
 const KEY: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const MARK: &str = "a text that no other value contains";
-/// A policy whose first retry comes long after the message, unless the clock of the queue is moved by
+/// A policy whose first retry comes long after the message, unless the clock of the queue is moved
+/// by
 /// [`LATE_S`].
 const LATE: &str = r#"{"retries_with_no_delay": 0, "minimum_delay": 60, "maximum_delay": 70}"#;
 const LATE_S: i64 = 100;

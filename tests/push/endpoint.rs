@@ -98,7 +98,8 @@ impl Endpoint {
                         {
                             let mut record = lock(&record);
                             record.push(notification);
-                            // Under the lock, so that the number of an earlier one is not sent later.
+                            // Under the lock, so that the number of an earlier one is not sent
+                            // later.
                             counter.send_replace(record.len());
                         }
                         respond(answer).await

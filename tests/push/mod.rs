@@ -54,7 +54,8 @@ pub(crate) const LOCAL: [(&str, &str); 2] =
 /// A retry policy without delays, but for the last retries.
 const QUICK: &str = r#"{"retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0,
     "minimum_delay": 1, "maximum_delay": 11}"#;
-/// A retry policy without the last retries. The delays must differ by 10 s, and negative ones count as 0.
+/// A retry policy without the last retries. The delays must differ by 10 s, and negative ones count
+/// as 0.
 const AT_ONCE: &str = r#"{"retries_with_no_delay": 3, "minimum_delay_retries": 0, "maximum_delay_retries": 0,
     "minimum_delay": -10, "maximum_delay": 0}"#;
 
@@ -96,8 +97,8 @@ impl Bench {
         self.wait_until_signaled();
     }
 
-    /// Waits until the server receives the signals of its store. The janitor repeats a signal that was
-    /// lost, but it does not know that a test has moved the clock of a queue.
+    /// Waits until the server receives the signals of its store. The janitor repeats a signal that
+    /// was lost, but it does not know that a test has moved the clock of a queue.
     fn wait_until_signaled(&self) {
         if let Some(redis) = &self.redis {
             let receivers = || redis.command(&["PUBSUB", "NUMSUB", "sukkal:deliveries"]).items()[1].as_int();
@@ -169,8 +170,8 @@ impl Bench {
         document["messages"].as_array().unwrap().clone()
     }
 
-    /// Sets the clocks of the queues `q` and `dead` ahead of the real time. The process reads the clock only
-    /// from time to time, and when this subscription has changed.
+    /// Sets the clocks of the queues `q` and `dead` ahead of the real time. The process reads the
+    /// clock only from time to time, and when this subscription has changed.
     async fn set_clock_ahead(&self, id: &str, seconds: i64) {
         for name in ["q", "dead"] {
             let queue = QueueId::new(ProjectId::new("p").unwrap(), name.parse().unwrap()).unwrap();

@@ -106,7 +106,8 @@ async fn only_permitted_addresses_of_a_name_are_connected_to() {
     let bench = Bench { api: server.project("p"), store: TestBed::Embedded(store), server, redis: None };
     let endpoint = Endpoint::start();
     let bystander = Bystander::beside(&endpoint, REFUSED);
-    // The operating system resolves this name to permitted addresses when the subscription is created.
+    // The operating system resolves this name to permitted addresses when the subscription is
+    // created.
     let url = format!("http://localhost:{}/", port(&endpoint));
     let created = bench.subscribe(&url, json!({"_retry_policy": retry_policy()})).await;
 
@@ -171,7 +172,8 @@ async fn a_process_that_may_not_call_a_subscriber_pauses_the_subscription_and_gi
     bench.post(&numbers(0, 1)).await;
     bench.wait_until(&subscription, |figures| figures["state"] == "paused").await;
 
-    // The other process does not deliver while the first one has the lease. Both say why nothing is sent.
+    // The other process does not deliver while the first one has the lease. Both say why nothing is
+    // sent.
     let other = bench.store.serve(&LOCAL);
     let mut refusing = std::mem::replace(&mut bench.server, other);
     bench.api = bench.server.project("p");

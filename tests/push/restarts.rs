@@ -1,5 +1,5 @@
-//! Deliveries after the loss of the process that had the delivery lease: it has crashed, or was stopped by a
-//! signal and goes on later.
+//! Deliveries after the loss of the process that had the delivery lease: it has crashed, or was
+//! stopped by a signal and goes on later.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -115,7 +115,8 @@ async fn only_ordered_subscriptions_wait_until_no_attempt_of_a_lost_process_can_
     let first_attempt = ordered.wait_for(2).await.pop().unwrap();
     let second = start(&redis, 2);
     let api = second.project("p");
-    // The attempt keeps the lease. Meanwhile, the other process receives heartbeats of the first one.
+    // The attempt keeps the lease. Meanwhile, the other process receives heartbeats of the first
+    // one.
     sleep(Duration::from_secs(2)).await;
 
     first.pause();

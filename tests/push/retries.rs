@@ -173,8 +173,8 @@ async fn a_subscriber_is_not_called_before_the_time_that_it_asks_for(bench: Benc
     assert_eq!(endpoint.bodies(4).await, [0, 0, 1, 2].map(|number| json!(number)));
 }
 
-/// Posts the messages 1 and 2, and asserts that another subscriber gets them, while this one has had
-/// one attempt.
+/// Posts the messages 1 and 2, and asserts that another subscriber gets them, while this one has
+/// had one attempt.
 async fn assert_not_called(bench: &Bench, endpoint: &Endpoint, subscription: &str) {
     let other = Endpoint::start();
     let created = bench.subscribe(&other.url("/"), json!({"ordered": true})).await;

@@ -24,8 +24,8 @@ fn case(received: &Received, keys: &[&Value]) -> Value {
     json!({"headers": headers, "body": str::from_utf8(&received.text).unwrap(), "keys": keys})
 }
 
-/// Returns one notification signed by `v1`, one signed by two keys during a rotation, and one signed
-/// by `v1a`, each with the keys that verify it.
+/// Returns one notification signed by `v1`, one signed by two keys during a rotation, and one
+/// signed by `v1a`, each with the keys that verify it.
 async fn cases() -> Value {
     let bench = Bench::embedded();
     let (v1, v1a) = (Endpoint::start(), Endpoint::start());

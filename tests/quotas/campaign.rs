@@ -1,9 +1,9 @@
-//! Many clients fill one queue to its limits through several servers, while its messages are popped,
-//! claimed, deleted and expire, its number of shards changes, and it is purged. At no time may the
-//! queue have more than its limits. At the end, the counts of the store equal a full count.
+//! Many clients fill one queue to its limits through several servers, while its messages are
+//! popped, claimed, deleted and expire, its number of shards changes, and it is purged. At no time
+//! may the queue have more than its limits. At the end, the counts of the store equal a full count.
 //!
-//! `SUKKAL_QUOTA_SECONDS` sets how long they work. `SUKKAL_SEED` repeats their choices, but not their
-//! timing.
+//! `SUKKAL_QUOTA_SECONDS` sets how long they work. `SUKKAL_SEED` repeats their choices, but not
+//! their timing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,8 @@ const BYTES_MAX: u64 = 60_000;
 /// Messages of about 1,000 bytes on average, so that now one limit is reached first, now the other.
 const LENGTH_MAX: usize = 2_000;
 const BATCH_MAX: usize = 10;
-/// The clock moves further than the shortest time to live, in seconds, and never as far as the other.
+/// The clock moves further than the shortest time to live, in seconds, and never as far as the
+/// other.
 const CLOCK_STEP_S: i64 = 70;
 const TTLS_S: [u32; 2] = [60, 1_000_000];
 /// Choices of the clients.

@@ -122,7 +122,8 @@ async fn bytes_are_limited_in_each_queue_and_in_the_project() {
     assert!(description.starts_with("the request would exceed the quota bytes, which is 1500; "), "{description}");
 }
 
-/// Moved messages and dead letters of subscriptions are not refused either: see the conformance suite.
+/// Moved messages and dead letters of subscriptions are not refused either: see the conformance
+/// suite.
 #[tokio::test]
 async fn a_claim_and_a_deletion_work_in_a_full_queue() {
     let server = server(&[("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", "2"), ("SUKKAL_QUOTAS__QUEUES", "1")]);

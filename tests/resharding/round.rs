@@ -239,8 +239,8 @@ impl Round {
     }
 
     /// Checks that the shards have all messages. No other actor changes the queue now, because the
-    /// stats count some shards at a time. But the delay of a returned message, which counts as claimed,
-    /// may end while they count; then they are right the next time.
+    /// stats count some shards at a time. But the delay of a returned message, which counts as
+    /// claimed, may end while they count; then they are right the next time.
     async fn check_details(&self) {
         let mut random = self.random(Role::Counter, 0);
         let until = Instant::now() + RETURN_TIMEOUT;

@@ -1,5 +1,5 @@
-//! What attackers do. Each attack is one connection, from its beginning to its end; then the attacker
-//! begins again.
+//! What attackers do. Each attack is one connection, from its beginning to its end; then the
+//! attacker begins again.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -77,7 +77,8 @@ attackers! {
     known 16 post_thousands,
 }
 
-/// Returns the project of an attacker. They have several, so that they may hold most of each budget.
+/// Returns the project of an attacker. They have several, so that they may hold most of each
+/// budget.
 pub(super) fn project(number: usize) -> String {
     format!("siege-{}", number % 4)
 }

@@ -100,8 +100,9 @@ impl Worker {
         }
     }
 
-    /// Repeats a request until it is carried out, and notes how long that took. A connection that was idle
-    /// may have been closed in favor of another one, and an overloaded service refuses requests.
+    /// Repeats a request until it is carried out, and notes how long that took. A connection that
+    /// was idle may have been closed in favor of another one, and an overloaded service refuses
+    /// requests.
     async fn request(&mut self, method: &str, path: &str, body: &Value, status: StatusCode) -> Value {
         let start = Instant::now();
         let body = if body.is_null() { String::new() } else { body.to_string() };

@@ -1,9 +1,9 @@
-//! A siege: attackers of many kinds, known and unknown, use a service at the same time, while two honest
-//! projects work. Each honest request gets its response in time, and the memory of the service stays
-//! bounded and is free again afterwards.
+//! A siege: attackers of many kinds, known and unknown, use a service at the same time, while two
+//! honest projects work. Each honest request gets its response in time, and the memory of the
+//! service stays bounded and is free again afterwards.
 //!
-//! `SUKKAL_SIEGE_SECONDS` sets how long it lasts. Then it also compares the times of honest requests
-//! with those before the siege.
+//! `SUKKAL_SIEGE_SECONDS` sets how long it lasts. Then it also compares the times of honest
+//! requests with those before the siege.
 
 mod attacks;
 mod honest;
@@ -81,7 +81,8 @@ async fn besiege(name: &str, store: &str) {
 
     let memory_max = peak_bytes(sukkal.id());
     let grown = || resident_bytes(sukkal.id()).saturating_sub(memory_before);
-    // The allocator returns memory to the system while the service does something. Other tests delay that.
+    // The allocator returns memory to the system while the service does something. Other tests
+    // delay that.
     let released = async {
         while grown() > REMAINING_MAX {
             sleep(Duration::from_millis(100)).await;

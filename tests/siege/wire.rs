@@ -43,7 +43,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The service at this address, for its trusted proxy. The file has the certificate of its authority.
+    /// The service at this address, for its trusted proxy. The file has the certificate of its
+    /// authority.
     pub(super) fn new(address: &str, authority: &Path) -> Self {
         let (http1, http2) = (connector(authority, "http/1.1"), connector(authority, "h2"));
         Self { address: address.parse().unwrap(), from: PROXY, http1, http2, opened: Arc::default() }

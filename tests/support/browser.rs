@@ -1,9 +1,9 @@
 //! Chromium, controlled with the `DevTools` protocol
 //! (<https://chromedevtools.github.io/devtools-protocol/>).
 //!
-//! The tests of a process share one Chromium. Each `Browser` has a window of its own in it, and its own
-//! cookies, storage, cache and permissions. Chromium removes all of them when the connection of the
-//! `Browser` is closed.
+//! The tests of a process share one Chromium. Each `Browser` has a window of its own in it, and its
+//! own cookies, storage, cache and permissions. Chromium removes all of them when the connection of
+//! the `Browser` is closed.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -57,8 +57,8 @@ pub const ENTER: &str = "\r";
 pub const ESCAPE: &str = "\u{1b}";
 
 /// Makes a clock that is the sum of the real one and of what `passTime` has added, and gives it to
-/// timers and `performance.now`. `passTime` moves the clock by the given milliseconds, or only to the
-/// next timer, which it runs. It returns the milliseconds that are left.
+/// timers and `performance.now`. `passTime` moves the clock by the given milliseconds, or only to
+/// the next timer, which it runs. It returns the milliseconds that are left.
 const MOVABLE_CLOCK: &str = "(() => {
     const { setTimeout: begin, clearTimeout: cancel } = window;
     const realNow = performance.now.bind(performance);
@@ -160,8 +160,9 @@ impl Browser {
         browser
     }
 
-    /// Gives a movable clock to the pages that are opened from now on: `pass` moves it, and each wait
-    /// moves it a little. It also runs by itself. It has no effect on dates and on timeouts of requests.
+    /// Gives a movable clock to the pages that are opened from now on: `pass` moves it, and each
+    /// wait moves it a little. It also runs by itself. It has no effect on dates and on timeouts of
+    /// requests.
     pub async fn use_movable_clock(&self) {
         self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": MOVABLE_CLOCK })).await;
     }
@@ -190,8 +191,8 @@ impl Browser {
         self.run(script, json!([url])).await;
     }
 
-    /// Runs a script in the page, after the page has been loaded. Returns its result, after a promise
-    /// has been fulfilled.
+    /// Runs a script in the page, after the page has been loaded. Returns its result, after a
+    /// promise has been fulfilled.
     pub async fn run(&self, script: &str, arguments: Value) -> Value {
         self.evaluate(script, &arguments).await.unwrap_or_else(|left| panic!("{script:.200} {arguments}: {left}"))
     }
@@ -217,8 +218,8 @@ impl Browser {
         limited(format!("{count} items of `{script}`"), seen).await
     }
 
-    /// Waits until the script returns something else than null and false, and returns it. If the page is
-    /// left meanwhile, the script runs in the next one.
+    /// Waits until the script returns something else than null and false, and returns it. If the
+    /// page is left meanwhile, the script runs in the next one.
     pub async fn wait_for(&self, script: &str, arguments: Value) -> Value {
         let found = async {
             loop {

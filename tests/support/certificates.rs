@@ -60,8 +60,8 @@ impl Authority {
         self.dir.path().join("ca.pem")
     }
 
-    /// Issues a certificate with this subject, for clients and for servers on this machine. `name` is
-    /// the name of its files.
+    /// Issues a certificate with this subject, for clients and for servers on this machine. `name`
+    /// is the name of its files.
     pub fn issue(&self, name: &str, subject: &str) -> Certificate {
         self.issue_until(name, subject, LOCAL, "20991231000000Z")
     }

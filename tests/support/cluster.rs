@@ -84,7 +84,8 @@ impl RedisCluster {
         &self.nodes[SLOTS.iter().position(holds).expect("every slot has a node")]
     }
 
-    /// Moves a slot with its keys, as `redis-cli --cluster reshard` does. `node_of` does not notice it.
+    /// Moves a slot with its keys, as `redis-cli --cluster reshard` does. `node_of` does not notice
+    /// it.
     fn move_slot(&self, slot: &str, from: usize, to: usize) {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let [source_id, target_id] =
@@ -106,8 +107,8 @@ impl RedisCluster {
         }
     }
 
-    /// Adds a replica to a master of the cluster, and waits until it is in sync and all masters know it.
-    /// Only then can they elect it.
+    /// Adds a replica to a master of the cluster, and waits until it is in sync and all masters
+    /// know it. Only then can they elect it.
     pub fn add_replica(&self, master: &RedisServer) -> RedisServer {
         let (replica, bus_port) = start_node(&[]);
         let [id, replica_id] = [master, &replica].map(|node| node.command(&["CLUSTER", "MYID"]).as_text().to_owned());

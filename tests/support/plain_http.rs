@@ -1,7 +1,7 @@
 //! HTTP clients for servers without TLS.
 //!
-//! A client of reqwest has a TLS configuration all the same. Without one of its own, it panics, because
-//! nothing sets a TLS provider for the whole process.
+//! A client of reqwest has a TLS configuration all the same. Without one of its own, it panics,
+//! because nothing sets a TLS provider for the whole process.
 
 use reqwest::{Client, ClientBuilder, IntoUrl, Response, Result};
 use sukkal::outbound::tls_config;

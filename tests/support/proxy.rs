@@ -84,8 +84,8 @@ impl Proxy {
         self.relay.forwarding_replies.send_replace(false);
     }
 
-    /// Ends `black_hole`, `hold_replies` and `refuse`, and forwards the data that was held back. Call `cut` first
-    /// if the silent connections should be closed.
+    /// Ends `black_hole`, `hold_replies` and `refuse`, and forwards the data that was held back.
+    /// Call `cut` first if the silent connections should be closed.
     pub fn restore(&self) {
         let mut listening = self.listening();
         if listening.is_none() {

@@ -71,7 +71,8 @@ impl RedisServer {
         first_that_starts(|| Self::try_launch(options, &[], program.clone()))
     }
 
-    /// Starts a Sentinel that monitors the server under this name, and fails over within a few seconds.
+    /// Starts a Sentinel that monitors the server under this name, and fails over within a few
+    /// seconds.
     pub fn start_sentinel(name: &str, master: &Self) -> Self {
         Self::start_sentinel_with(name, master, &[])
     }
@@ -84,8 +85,8 @@ impl RedisServer {
         let of_sentinel = [("sentinel", monitor.as_str()), ("sentinel", impatience.as_str())];
         let options = [&of_sentinel, options].concat();
         let sentinel = first_that_starts(|| Self::try_launch(&options, &["--sentinel"], program()));
-        // On a busy machine, a Sentinel that has not run for two seconds would do nothing for half a
-        // minute.
+        // On a busy machine, a Sentinel that has not run for two seconds would do nothing for half
+        // a minute.
         sentinel.command(&["SENTINEL", "DEBUG", "TILT-TRIGGER", "60000"]);
         sentinel
     }
@@ -105,7 +106,8 @@ impl RedisServer {
         shared_instance(&SHARED, Self::start)
     }
 
-    /// Returns further servers that all tests of this process share that move the clock of the store.
+    /// Returns further servers that all tests of this process share that move the clock of the
+    /// store.
     pub fn shared_movable_others() -> [Arc<Self>; 3] {
         static SHARED: [Mutex<Weak<RedisServer>>; 3] = [const { Mutex::new(Weak::new()) }; 3];
 
@@ -121,7 +123,8 @@ impl RedisServer {
         let port = free_port();
         let uses_tls = options.iter().any(|(name, _)| *name == "tls-cert-file");
         let password = options.iter().find(|(name, _)| *name == "requirepass").map(|(_, value)| (*value).to_owned());
-        // A master would wait five seconds for further replicas before it sends its data to the first one.
+        // A master would wait five seconds for further replicas before it sends its data to the
+        // first one.
         let mut config = "bind 127.0.0.1\nprotected-mode no\nsave \"\"\nrepl-diskless-sync-delay 0\n".to_owned();
         let listeners =
             if uses_tls { format!("port 0\ntls-port {port}\nunixsocket {SOCKET}") } else { format!("port {port}") };

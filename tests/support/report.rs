@@ -1,12 +1,12 @@
-//! The report of what campaigns have verified, which `tests/run.py` reads. A campaign is a test that
-//! records a history and checks it.
+//! The report of what campaigns have verified, which `tests/run.py` reads. A campaign is a test
+//! that records a history and checks it.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
-/// Appends a line to `target/checked.tsv`: the campaign, the name of its variant, the number of what
-/// was verified, and details. A campaign calls this after all its checks.
+/// Appends a line to `target/checked.tsv`: the campaign, the name of its variant, the number of
+/// what was verified, and details. A campaign calls this after all its checks.
 pub fn checked(campaign: &str, name: &str, count: usize, details: impl Display) {
     let folder = super::root().join("target");
     fs::create_dir_all(&folder).expect("the folder can be created");

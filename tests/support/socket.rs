@@ -101,8 +101,8 @@ impl Socket {
         self.send(&json!({ "action": action, "body": body, "headers": headers })).await;
     }
 
-    /// Returns the next message as the library returns it, which may be a control frame. Returns `None`
-    /// when the connection has ended.
+    /// Returns the next message as the library returns it, which may be a control frame. Returns
+    /// `None` when the connection has ended.
     pub async fn next(&mut self) -> Option<Result<Message, Error>> {
         in_time("a frame arrives", self.stream.next()).await
     }

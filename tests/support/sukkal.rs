@@ -18,8 +18,8 @@ use super::{lock, root, secrets};
 /// dependencies would notice them and run again.
 const SET_FOR_TESTS: [&str; 4] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_PACKAGE", "RUSTC_BOOTSTRAP"];
 
-/// Returns the path of the program under test. The first call builds it, if it is not up to date, with
-/// the profile of the tests.
+/// Returns the path of the program under test. The first call builds it, if it is not up to date,
+/// with the profile of the tests.
 pub fn binary() -> &'static Path {
     static BINARY: LazyLock<PathBuf> = LazyLock::new(build);
 

@@ -195,8 +195,8 @@ pub fn open_movable(url: &str) -> RedisStore {
     RedisStore::open(&uri.with_clock(Clock::Movable)).expect("opening a store does not wait for the connection")
 }
 
-/// Sets the clock of a queue, as soon as its store accepts commands: a pool may be stopped, and the keys
-/// of a slot that moves cannot be used.
+/// Sets the clock of a queue, as soon as its store accepts commands: a pool may be stopped, and the
+/// keys of a slot that moves cannot be used.
 pub async fn set_clock(store: &RedisStore, queue: &QueueId, offset_us: i64) {
     let moved = async {
         // Without the pause, this loop would not end when its runtime does.

@@ -41,8 +41,8 @@ pub async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
     timeout(POLL_TIMEOUT, event).await.unwrap_or_else(|_| panic!("not within {POLL_TIMEOUT:?}: {what}"))
 }
 
-/// Moves tokio's clock in this process forward, which the test and the services in its runtime use. The
-/// runtime must have one thread.
+/// Moves tokio's clock in this process forward, which the test and the services in its runtime use.
+/// The runtime must have one thread.
 pub async fn advance(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

@@ -71,7 +71,8 @@ fn expanded(tree: &str) -> Vec<String> {
         .collect()
 }
 
-/// The files that each file imports from. A name that a module only exports again counts for the file that defines it.
+/// The files that each file imports from. A name that a module only exports again counts for the
+/// file that defines it.
 fn graph() -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
     let sources = files("src", ".rs");
     let modules: BTreeMap<ImportedPath, (&PathBuf, BTreeSet<ImportedPath>)> =

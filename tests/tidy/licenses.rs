@@ -1,5 +1,5 @@
-//! The licenses of the dependencies are those that `deny.toml` accepts, and their features give no meaning to data
-//! of clients.
+//! The licenses of the dependencies are those that `deny.toml` accepts, and their features give no
+//! meaning to data of clients.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Rules for the source tree that a test can check: which module may use which, where a crate may be used, how files
-//! begin and how long they are, and the language of documents.
+//! Rules for the source tree that a test can check: which module may use which, where a crate may
+//! be used, how files begin and how long they are, and the language of documents.
 
 mod imports;
 mod layers;
@@ -154,8 +154,8 @@ fn the_folders_hold_what_they_are_for() {
     assert_eq!(endings("src"), ["css", "js", "rs", "svg"].map(str::to_owned).into());
 }
 
-/// Returns the sources of the `COPY` lines in the first stage of the Dockerfile, of all layers or only
-/// of those before the first command. They are not excluded by `.dockerignore`.
+/// Returns the sources of the `COPY` lines in the first stage of the Dockerfile, of all layers or
+/// only of those before the first command. They are not excluded by `.dockerignore`.
 fn copied_to_the_image(all_layers: bool) -> Vec<String> {
     let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
     let (dockerfile, ignored) = (read("Dockerfile"), read(".dockerignore"));

@@ -1,4 +1,5 @@
-//! The language of what people read, as far as a test can check it: short lines, short sentences, no private terms.
+//! The language of what people read, as far as a test can check it: short lines, short sentences,
+//! no private terms.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +27,8 @@ const REPLACED_NAMES: [&str; 14] = [
     "upkeep",
 ];
 
-/// Documents for users and developers. The figures in documents that benchmarks write are in tables.
+/// Documents for users and developers. The figures in documents that benchmarks write are in
+/// tables.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut documents = files("docs", ".md");
     for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
@@ -53,7 +55,8 @@ fn prose_of_markdown(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The texts of an `OpenAPI` document in YAML: its summaries and descriptions, whatever their style.
+/// The texts of an `OpenAPI` document in YAML: its summaries and descriptions, whatever their
+/// style.
 fn prose_of_openapi(text: &str) -> Vec<Vec<&str>> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut lines = text.lines().peekable();
@@ -107,6 +110,24 @@ fn lines_of_prose_have_at_most_100_columns() {
         // A link or a piece of code cannot be broken.
         let is_long = |line: &&&str| line.chars().count() > COLUMNS_MAX && line.trim().contains(' ');
         long.extend(lines.iter().filter(is_long).map(|line| format!("{}: {line}", path.display())));
+    }
+
+    assert!(long.is_empty(), "{} lines, the first: {:#?}", long.len(), &long[..long.len().min(10)]);
+}
+
+#[test]
+fn comments_have_at_most_100_columns() {
+    let mut long = Vec::new();
+    for (path, text) in sources() {
+        // Tables and lists with columns have lines of their own.
+        let is_prose = |line: &&str| {
+            let comment = line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']));
+            comment.is_some_and(|comment| {
+                !comment.starts_with("  ") && !comment.starts_with(" |") && comment.trim().contains(' ')
+            })
+        };
+        let is_long = |line: &&str| line.chars().count() > COLUMNS_MAX;
+        long.extend(text.lines().filter(is_prose).filter(is_long).map(|line| format!("{}: {line}", path.display())));
     }
 
     assert!(long.is_empty(), "{} lines, the first: {:#?}", long.len(), &long[..long.len().min(10)]);

@@ -31,15 +31,16 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 /// The beginning of a connection with HTTP/2: the preface, and settings without values.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Returns the frames of the request `GET https://h/` with this stream id, and of a reset of its stream.
+/// Returns the frames of the request `GET https://h/` with this stream id, and of a reset of its
+/// stream.
 pub(crate) fn reset_request(id: u32) -> Vec<u8> {
     let request = [&[0, 0, 6, 1, 5][..], &id.to_be_bytes(), &[0x82, 0x87, 0x84, 0x41, 1, b'h']].concat();
     let reset = [&[0, 0, 4, 3, 0][..], &id.to_be_bytes(), &8_u32.to_be_bytes()].concat();
     [request, reset].concat()
 }
 
-/// Returns what opens TLS connections with this protocol to servers of the authority whose certificate the
-/// file has.
+/// Returns what opens TLS connections with this protocol to servers of the authority whose
+/// certificate the file has.
 pub(crate) fn connector(authority: &Path, protocol: &str) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();

@@ -276,8 +276,8 @@ async fn a_message_that_was_waited_for_returns_to_its_queue_if_the_response_gets
     assert!(returned.contains(&"x".repeat(250_000)));
 }
 
-/// Clients without a credential could otherwise hold all connections for as long as their responses may
-/// take.
+/// Clients without a credential could otherwise hold all connections for as long as their responses
+/// may take.
 #[tokio::test]
 async fn unknown_clients_that_do_not_read_give_their_connections_to_others() {
     let server = Server::start(&[("SUKKAL_MAX_CONNECTIONS", "2")]);

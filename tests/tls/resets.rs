@@ -173,7 +173,8 @@ async fn a_reset_stream_does_not_wait_any_more() {
     assert_eq!(pop(&mut http, "q").await.as_deref(), Some("one"));
 }
 
-/// A client that accepts no byte of its response never has a message, whenever it resets the stream.
+/// A client that accepts no byte of its response never has a message, whenever it resets the
+/// stream.
 #[tokio::test]
 async fn a_message_is_returned_whenever_the_stream_is_reset() {
     let server = Server::start(&[]);

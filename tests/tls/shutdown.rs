@@ -1,4 +1,5 @@
-//! A server that stops completes the requests of its HTTP/2 connections, and serves new connections.
+//! A server that stops completes the requests of its HTTP/2 connections, and serves new
+//! connections.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -40,7 +41,8 @@ async fn a_server_that_stops_completes_requests_and_accepts_no_more() {
     assert!(status.success());
 }
 
-/// A connection without a request is closed when it is a second old, so on a busy machine some fail.
+/// A connection without a request is closed when it is a second old, so on a busy machine some
+/// fail.
 #[tokio::test]
 async fn a_server_that_stops_serves_connections_whose_handshake_has_not_begun() {
     let server = Server::start(&[]);

@@ -68,8 +68,8 @@ impl TestQueue {
                 let one = match timeout(JANITOR_PAUSE, takers.join_next()).await {
                     Ok(Some(one)) => one,
                     Ok(None) => break,
-                    // A dead letter that could not be forwarded waits for the next claim. In a service, the
-                    // janitor forwards it.
+                    // A dead letter that could not be forwarded waits for the next claim. In a
+                    // service, the janitor forwards it.
                     Err(_) if left == 0 => {
                         let more = take(&self.broker(), &self.caller(), source.clone(), false, 0).await?;
                         assert_eq!(more, None, "{}", self.description());

@@ -95,8 +95,8 @@ impl TestQueue {
         Self { number, random: Random::new(seed, ROLE, number), services, queue, caller, rounds: 0, is_new: true }
     }
 
-    /// Runs a round. Returns the number of waiters and the duration; `None` if the round proves nothing.
-    /// Then the next one uses another queue.
+    /// Runs a round. Returns the number of waiters and the duration; `None` if the round proves
+    /// nothing. Then the next one uses another queue.
     pub(super) async fn round(&mut self, kinds: &[Kind]) -> Option<(usize, Duration)> {
         let kind = kinds[self.below(kinds.len() as u64)];
         self.rounds += 1;

@@ -9,7 +9,8 @@ use support::socket::{Received, Socket};
 use support::sukkal::{CLIENT, Sukkal};
 use support::waiting::until_some;
 
-/// Runs all actions and returns each reply. Ids and ages, which differ from run to run, are replaced.
+/// Runs all actions and returns each reply. Ids and ages, which differ from run to run, are
+/// replaced.
 async fn run(socket: &mut Socket) -> Vec<(String, u64, Value)> {
     let mut replies = Vec::new();
     let mut ask = async |action: &str, body: Value| {

@@ -57,7 +57,8 @@ async fn a_connection_proves_a_token_of_keystone_once() {
     socket.send(&request).await;
     let reply = socket.document().await;
     assert_eq!(reply["request"], json!({ "action": "authenticate", "body": {}, "headers": {}, "api": "v2" }));
-    // A failure leaves the connection as it is, and a token of another project ends its subscriptions.
+    // A failure leaves the connection as it is, and a token of another project ends its
+    // subscriptions.
     assert_eq!(authenticate(&mut socket, "X-Auth-Token", "bad").await.0, 401);
     socket.subscribe(json!({ "queue_name": "q" })).await;
     assert_eq!(authenticate(&mut socket, "X-Auth-Token", "other").await.0, 200);

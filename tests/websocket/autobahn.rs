@@ -1,7 +1,7 @@
 //! The Autobahn test suite, against an echo on the code that serves WebSockets.
 //!
-//! `SUKKAL_AUTOBAHN` is the command of the suite, such as `wstest`, which needs Python 2.7. Without it,
-//! only the echo itself is tested.
+//! `SUKKAL_AUTOBAHN` is the command of the suite, such as `wstest`, which needs Python 2.7. Without
+//! it, only the echo itself is tested.
 
 use std::fs;
 use std::process::Stdio;

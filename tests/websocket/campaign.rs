@@ -1,9 +1,9 @@
-//! Sockets come and go while messages are posted and processes are killed. A client that resumes its
-//! subscription after the last message that it has received gets each message once, in the order of
-//! the feed.
+//! Sockets come and go while messages are posted and processes are killed. A client that resumes
+//! its subscription after the last message that it has received gets each message once, in the
+//! order of the feed.
 //!
-//! `SUKKAL_SOCKETS` sets the number of messages. `SUKKAL_SEED` repeats the choices of a campaign, but
-//! not its timing.
+//! `SUKKAL_SOCKETS` sets the number of messages. `SUKKAL_SEED` repeats the choices of a campaign,
+//! but not its timing.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -122,8 +122,8 @@ async fn post(urls: Urls, mut random: Random, poster: usize, count: usize) {
     }
 }
 
-/// Reads over one connection after another until all messages have arrived. Returns their ids, and the
-/// number of connections.
+/// Reads over one connection after another until all messages have arrived. Returns their ids, and
+/// the number of connections.
 async fn read(urls: Urls, mut random: Random, mut all_posted: watch::Receiver<Option<usize>>) -> (Vec<String>, usize) {
     let (mut ids, mut opened): (Vec<String>, usize) = (Vec::new(), 0);
     let is_complete = |ids: &Vec<String>, posted: &Option<usize>| posted.is_some_and(|posted| ids.len() >= posted);

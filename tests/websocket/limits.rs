@@ -266,7 +266,8 @@ async fn the_service_closes_connections_when_it_stops() {
     assert!(sukkal.wait().success());
 }
 
-/// Without a limit of its own, the connection would delay the stop of the service by the drain timeout.
+/// Without a limit of its own, the connection would delay the stop of the service by the drain
+/// timeout.
 #[tokio::test]
 async fn a_client_that_does_not_read_does_not_delay_the_stop_of_the_service() {
     let mut sukkal = start(&[("SUKKAL_DRAIN_TIMEOUT", "600"), ("SUKKAL_CLIENT_TIMEOUT", "600")]);

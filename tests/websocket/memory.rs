@@ -1,4 +1,5 @@
-//! The memory that clients make the process hold: their requests, and the replies that they do not read.
+//! The memory that clients make the process hold: their requests, and the replies that they do not
+//! read.
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -176,7 +177,8 @@ async fn a_request_is_in_progress_until_its_reply_is_read() {
 
 #[tokio::test]
 async fn replies_that_are_not_read_have_a_memory_budget() {
-    // A project has half of 64 MiB. A request takes 4.5 MiB of it until the size of its reply is known.
+    // A project has half of 64 MiB. A request takes 4.5 MiB of it until the size of its reply is
+    // known.
     let sukkal = start(&[("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "4194304")]);
     let mut socket = open(&sukkal).await;
     post(&mut socket, "q", &[json!("x".repeat(4_150_000))]).await;
@@ -256,7 +258,8 @@ async fn a_body_is_compared_with_the_option_match_without_a_tree() {
     assert!(grown < 32_000, "the comparison has taken {grown} kB");
 }
 
-/// Lists and headers become trees, which take up to a hundred times the memory of the text. Messages do not.
+/// Lists and headers become trees, which take up to a hundred times the memory of the text.
+/// Messages do not.
 #[tokio::test]
 async fn the_values_of_a_request_are_limited_besides_its_messages() {
     let sukkal = start(&[]);

@@ -139,8 +139,8 @@ async fn other_requests_see_and_end_the_subscription_of_a_connection() {
     assert_eq!(socket.ask("queue_list", json!({})).await.0, 200, "the ended one sends nothing");
 }
 
-/// The subscriptions of a connection do nothing while it handles a request, so they must not keep the
-/// request from being admitted.
+/// The subscriptions of a connection do nothing while it handles a request, so they must not keep
+/// the request from being admitted.
 #[tokio::test]
 async fn a_connection_with_many_subscriptions_is_not_refused() {
     let redis = support::redis::RedisServer::start();

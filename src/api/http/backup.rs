@@ -19,9 +19,9 @@ pub(super) fn routes(admin_mode: bool) -> Vec<Route> {
     admin_mode.then(backup).into_iter().collect()
 }
 
-/// Returns a backup of the store as it is now. The next part is read when the client has accepted the
-/// previous one. If a part cannot be read, or the service stops, the connection ends before the end of the
-/// response.
+/// Returns a backup of the store as it is now. The next part is read when the client has accepted
+/// the previous one. If a part cannot be read, or the service stops, the connection ends before the
+/// end of the response.
 async fn backup(State(Service { broker, stopping, .. }): State<Service>, caller: Caller) -> Result<Response, Error> {
     let parts = broker.begin_backup(&caller).await?;
     let parts = parts.map(move |part| {

@@ -1,5 +1,5 @@
-//! `/v2/queues/{queue_name}/claims`: create, list, show, renew and release claims, and return single
-//! messages.
+//! `/v2/queues/{queue_name}/claims`: create, list, show, renew and release claims, and return
+//! single messages.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};

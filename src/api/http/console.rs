@@ -1,5 +1,5 @@
-//! The console (`/console`) and the reference of the API (`/docs`). They need no caller, because the
-//! scripts of the console sign in to the API like any client.
+//! The console (`/console`) and the reference of the API (`/docs`). They need no caller, because
+//! the scripts of the console sign in to the API like any client.
 
 use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION};

@@ -10,7 +10,8 @@ use crate::api::wire::body;
 /// The ranges that include JSON, of which the last is the most specific.
 const JSON_RANGES: [&str; 3] = ["*/*", "application/*", "application/json"];
 
-/// Refuses a form, a content encoding other than `identity`, and a request that does not accept JSON.
+/// Refuses a form, a content encoding other than `identity`, and a request that does not accept
+/// JSON.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Error> {
     if body::is_announced(headers) && has_content_type(headers, &["application/x-www-form-urlencoded"]) {
         return Err(Error::FormContent);
@@ -32,16 +33,16 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     accept.filter(|value| !value.is_empty()).flat_map(|value| value.split(','))
 }
 
-/// Returns whether the `Content-Type` is one of these media types, with any parameters (RFC 9110, section
-/// 8.3.1).
+/// Returns whether the `Content-Type` is one of these media types, with any parameters (RFC 9110,
+/// section 8.3.1).
 pub(super) fn has_content_type(headers: &HeaderMap, media_types: &[&str]) -> bool {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (given, _) = weighted(given);
     media_types.iter().any(|media_type| media_type.eq_ignore_ascii_case(given))
 }
 
-/// Returns whether the client prefers an event stream to JSON. It must name the media type; a wildcard
-/// does not count.
+/// Returns whether the client prefers an event stream to JSON. It must name the media type; a
+/// wildcard does not count.
 pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
     let events = weight_of(&[EVENT_STREAM], ranges(headers));
     events > 0.0 && events > weight_of(&JSON_RANGES, ranges(headers))
@@ -58,8 +59,8 @@ fn weighted(range: &str) -> (&str, f32) {
     (range, weight.unwrap_or(1.0))
 }
 
-/// Returns the weight of the most specific range among these, the last of which is the most specific; 0 if
-/// the client names none of them.
+/// Returns the weight of the most specific range among these, the last of which is the most
+/// specific; 0 if the client names none of them.
 fn weight_of<'a>(known: &[&str], ranges: impl Iterator<Item = &'a str>) -> f32 {
     let specificity = |range: &str| known.iter().position(|known| known.eq_ignore_ascii_case(range));
     let weights = ranges.map(weighted).filter_map(|(range, weight)| Some((specificity(range)?, weight)));

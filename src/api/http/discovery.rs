@@ -67,8 +67,8 @@ async fn ping(State(broker): State<Broker>, caller: Caller) -> Result<StatusCode
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns `204` if the service is not about to stop, and the store responds and can write. Otherwise the
-/// response has the reason, for the operator.
+/// Returns `204` if the service is not about to stop, and the store responds and can write.
+/// Otherwise the response has the reason, for the operator.
 async fn ready(State(Service { broker, stopping, .. }): State<Service>) -> Response {
     if stopping.is_cancelled() {
         return unavailable("The service is stopping.");

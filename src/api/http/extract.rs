@@ -101,8 +101,8 @@ impl FromRequestParts<Service> for View {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
-        // Handlers that need the query parse it again, so it is parsed here only if it can have one of
-        // the parameters.
+        // Handlers that need the query parse it again, so it is parsed here only if it can have one
+        // of the parameters.
         let is_relevant = |parameter: &str| {
             parameter.contains(['%', '+'])
                 || [INCLUDE_ORIGIN, INCLUDE_TRACE].iter().any(|name| parameter.starts_with(name))

@@ -1,5 +1,5 @@
-//! `/v2/flavors`: named sets of pools. Everybody may list those of the project, and operators change
-//! them.
+//! `/v2/flavors`: named sets of pools. Everybody may list those of the project, and operators
+//! change them.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};

@@ -1,5 +1,5 @@
-//! `/v2/queues/{queue_name}/messages`: post, list, stream, pop, get and delete messages. The messages
-//! of topics have the same routes.
+//! `/v2/queues/{queue_name}/messages`: post, list, stream, pop, get and delete messages. The
+//! messages of topics have the same routes.
 
 use std::slice;
 
@@ -123,8 +123,8 @@ async fn post(
         .into_response())
 }
 
-/// Returns warnings about headers that resemble one with a meaning for a post. Only headers with similar
-/// beginnings are compared, because each post has some.
+/// Returns warnings about headers that resemble one with a meaning for a post. Only headers with
+/// similar beginnings are compared, because each post has some.
 fn warnings_of_headers(headers: &HeaderMap) -> Vec<Warning> {
     let begins_alike = |name: &&str| {
         ["dura", "idem", "trace", "tracp", "x-dura", "x-idem"].iter().any(|start| name.starts_with(start))
@@ -241,8 +241,8 @@ fn list_of(query: &Query, name: &str) -> Vec<String> {
     query.all(name).flat_map(|ids| ids.split(',')).map(str::to_owned).collect()
 }
 
-/// Returns warnings about those of the parameters that the query has, because they have no effect beside
-/// another one.
+/// Returns warnings about those of the parameters that the query has, because they have no effect
+/// beside another one.
 fn without_effect(query: &Query, other: &'static str, names: &[&'static str]) -> Warnings {
     let given = names.iter().filter(|name| query.last(name).is_some());
     Warnings(given.map(|name| Warning::Beside { name, other }).collect())
@@ -330,8 +330,8 @@ async fn pop_or_delete(
     }
 }
 
-/// Returns the number of messages to pop; `None` if messages are to be deleted by their ids, which the
-/// client has named `ids_name`.
+/// Returns the number of messages to pop; `None` if messages are to be deleted by their ids, which
+/// the client has named `ids_name`.
 pub(super) fn count_to_pop(
     broker: &Broker,
     queue: &QueueId,

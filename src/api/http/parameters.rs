@@ -30,8 +30,8 @@ impl Parameters {
         Self { names, others: NameKind::Filter }
     }
 
-    /// Returns warnings about the parameters of a query that have no effect. `credentials_count` says
-    /// whether the credentials in it have one.
+    /// Returns warnings about the parameters of a query that have no effect. `credentials_count`
+    /// says whether the credentials in it have one.
     pub(super) fn warnings(self, query: Option<&str>, credentials_count: bool) -> Vec<Warning> {
         let Some(query) = query else { return Vec::new() };
         let mut unknown = UnknownNames::new(self.others, self.names);

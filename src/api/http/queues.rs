@@ -1,6 +1,6 @@
 //! `/v2/queues` and `/v2/queues/{queue_name}`: list, create, show, update, delete, purge, pause,
-//! resume and move queues, and their statistics. Topics have the same routes below `/v2/topics`, except
-//! those that pause and resume.
+//! resume and move queues, and their statistics. Topics have the same routes below `/v2/topics`,
+//! except those that pause and resume.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -227,8 +227,8 @@ async fn purge(
     Ok((StatusCode::NO_CONTENT, Warnings(warnings), Warnings(missing), ()).into_response())
 }
 
-/// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it does
-/// not exist.
+/// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it
+/// does not exist.
 async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
     let paused = broker.pause_queue(&caller, queue).await?;
     Ok((StatusCode::NO_CONTENT, Warnings(paused.warnings), ()).into_response())

@@ -1,4 +1,5 @@
-//! `/v2/usage`: what a project uses of its quotas. `/v2/quotas`: the quotas of a project, for operators.
+//! `/v2/usage`: what a project uses of its quotas. `/v2/quotas`: the quotas of a project, for
+//! operators.
 
 use axum::body::Body;
 use axum::extract::State;

@@ -1,5 +1,5 @@
-//! JSON responses, each written into one buffer of about the right size; and the header of responses
-//! from a paused queue.
+//! JSON responses, each written into one buffer of about the right size; and the header of
+//! responses from a paused queue.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -14,8 +14,8 @@ use crate::api::error::internal;
 const PAUSED_RETRY_AFTER_S: u32 = 10;
 /// Estimated size of a short document.
 const SHORT_BYTES: usize = 512;
-/// Maximum number of bytes of a buffer that may stay unused. Moving a short text to a smaller buffer costs
-/// several hundred instructions.
+/// Maximum number of bytes of a buffer that may stay unused. Moving a short text to a smaller
+/// buffer costs several hundred instructions.
 const UNUSED_BYTES_MAX: usize = 1_024;
 
 /// Returns the header that tells a claim or pop from a paused queue from one of an empty queue.

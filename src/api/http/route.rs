@@ -55,8 +55,8 @@ pub(super) fn open_route(path: &'static str, requirement: Requirement) -> Route 
 }
 
 impl Route {
-    /// Adds a method that has no query parameters. `outage` is the sentence of the `503` response if the
-    /// store is unavailable.
+    /// Adds a method that has no query parameters. `outage` is the sentence of the `503` response
+    /// if the store is unavailable.
     pub(super) fn on<T: 'static, H: Handler<T, Service>>(
         self,
         method: Method,
@@ -86,7 +86,8 @@ impl Route {
         self.path
     }
 
-    /// Returns the methods in alphabetical order, including `OPTIONS`, each with its query parameters.
+    /// Returns the methods in alphabetical order, including `OPTIONS`, each with its query
+    /// parameters.
     pub(super) fn methods(&self) -> Vec<(Method, Parameters)> {
         let mut methods = self.methods.clone();
         methods.push((Method::OPTIONS, Parameters::NONE));

@@ -21,8 +21,8 @@ use crate::telemetry::Tracer;
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
 const REQUEST_BODIES_BYTES_MAX: usize = 96 << 20;
-/// Maximum size in bytes of the responses, and of the replies over WebSockets, that clients have not
-/// accepted.
+/// Maximum size in bytes of the responses, and of the replies over WebSockets, that clients have
+/// not accepted.
 const RESPONSES_BYTES_MAX: usize = 64 << 20;
 /// Maximum size in bytes of the events that all streams hold because their clients do not read. The
 /// buffers of the connections are not included.
@@ -39,7 +39,8 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
     /// Records the traces of requests. Without it, nothing is traced.
     pub tracer: Option<Tracer>,
-    /// Canceled when the service is to stop. It still answers requests for a while, but is not ready.
+    /// Canceled when the service is to stop. It still answers requests for a while, but is not
+    /// ready.
     pub stopping: CancellationToken,
     /// Metrics of each route.
     pub(super) meters: Arc<Meters>,

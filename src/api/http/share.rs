@@ -1,5 +1,5 @@
-//! `/v2/queues/{queue_name}/share`: sign a URL that gives its holder access to a queue. Topics have the
-//! same route.
+//! `/v2/queues/{queue_name}/share`: sign a URL that gives its holder access to a queue. Topics have
+//! the same route.
 //!
 //! This does not access the store: a URL may be signed for a queue that does not exist yet.
 

@@ -97,9 +97,9 @@ async fn next_part(open: &mut OpenStream) -> Option<(Bytes, bool)> {
     next.transpose().map(|events| events.map_or_else(|error| (failure(&error), false), |events| (events, true)))
 }
 
-/// Returns what `convert` makes of the next messages as soon as there is memory for it, or `None` if
-/// the service stops. `convert` also returns the size of its result in bytes. Up to `free_bytes` need no
-/// share of the budget.
+/// Returns what `convert` makes of the next messages as soon as there is memory for it, or `None`
+/// if the service stops. `convert` also returns the size of its result in bytes. Up to `free_bytes`
+/// need no share of the budget.
 pub(super) async fn next_within_budget<T>(
     feed: &mut Feed,
     share: &MemoryShare,

@@ -15,8 +15,9 @@ use crate::auth::AuthenticationError;
 use crate::authentication::{Authenticator, OwnedToken};
 use crate::broker;
 
-/// Time for which a token counts as valid while it cannot be verified, after which a stream ends at the
-/// next check. A short outage ends no stream. Strategies remember tokens that were verified before.
+/// Time for which a token counts as valid while it cannot be verified, after which a stream ends at
+/// the next check. A short outage ends no stream. Strategies remember tokens that were verified
+/// before.
 const UNVERIFIED_MAX: Duration = Duration::from_secs(2);
 /// Pause between two checks of a token. A strategy may cache a token for two seconds, and a stream
 /// must end within five seconds after its credential.
@@ -34,8 +35,8 @@ struct PresentedToken {
     token: OwnedToken,
     authenticator: Arc<Authenticator>,
     next_check: Instant,
-    /// When the first of the checks was due that could not verify the token; `None` if the last check
-    /// has verified it.
+    /// When the first of the checks was due that could not verify the token; `None` if the last
+    /// check has verified it.
     unverified_since: Option<Instant>,
 }
 
@@ -49,8 +50,8 @@ impl StreamCredential {
         Self { expiry, token: token.map(presented) }
     }
 
-    /// Completes when the credential has expired, is not valid any more, or cannot be verified. A call
-    /// that is not awaited to its end is continued by the next one.
+    /// Completes when the credential has expired, is not valid any more, or cannot be verified. A
+    /// call that is not awaited to its end is continued by the next one.
     pub(super) async fn ended(&mut self) {
         let expired = async {
             match self.expiry {
@@ -94,7 +95,8 @@ async fn rejected(token: &mut Option<PresentedToken>) -> AuthenticationError {
 }
 
 impl PresentedToken {
-    /// Completes when the token is refused, or when it could not be verified for too long. Returns why.
+    /// Completes when the token is refused, or when it could not be verified for too long. Returns
+    /// why.
     async fn rejected(&mut self) -> AuthenticationError {
         loop {
             sleep_until(self.next_check).await;

@@ -1,6 +1,6 @@
 //! `/v2/queues/{queue_name}/subscriptions`: create, list, show, change, confirm, pause, resume and
-//! delete subscriptions, list their attempts, and deliver messages again. The subscriptions of topics
-//! have the same routes.
+//! delete subscriptions, list their attempts, and deliver messages again. The subscriptions of
+//! topics have the same routes.
 
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
@@ -213,7 +213,8 @@ async fn resume(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Begins to deliver messages again: `202`, with the state of the subscription, which may have to wait.
+/// Begins to deliver messages again: `202`, with the state of the subscription, which may have to
+/// wait.
 async fn redeliver(
     State(broker): State<Broker>,
     caller: Caller,

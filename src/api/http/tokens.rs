@@ -25,8 +25,8 @@ const BODY_BYTES_MAX: u64 = 16_384;
 /// Estimated maximum size in bytes of a usual page of tokens.
 const LIST_BYTES: usize = 4_096;
 
-/// Returns the routes if tokens are credentials. Otherwise a token that somebody creates would become
-/// valid when the operator turns the strategy on.
+/// Returns the routes if tokens are credentials. Otherwise a token that somebody creates would
+/// become valid when the operator turns the strategy on.
 pub(super) fn routes(are_credentials: bool) -> Vec<Route> {
     if !are_credentials {
         return Vec::new();

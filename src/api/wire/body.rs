@@ -53,7 +53,8 @@ pub async fn read(
     }
 }
 
-/// Returns all of a body. A list of its parts would take many times their size, if each has one byte.
+/// Returns all of a body. A list of its parts would take many times their size, if each has one
+/// byte.
 async fn join(body: Limited<Body>) -> Result<Bytes, Box<dyn StdError + Send + Sync>> {
     let mut parts = body.into_data_stream();
     let first = parts.try_next().await?.unwrap_or_default();

@@ -127,7 +127,8 @@ pub fn parse_preference(text: &str) -> Result<Preference, Error> {
     })
 }
 
-/// Parses `{"ttl": …, "grace": …}`. Both fields are optional, and others have no effect but a warning.
+/// Parses `{"ttl": …, "grace": …}`. Both fields are optional, and others have no effect but a
+/// warning.
 pub fn parse_term(bytes: &[u8]) -> Result<WithWarnings<TermDraft>, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));

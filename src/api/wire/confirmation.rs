@@ -1,5 +1,5 @@
-//! The document that asks a subscriber to confirm its subscription. It contains a pre-signed URL, so
-//! the subscriber needs no account.
+//! The document that asks a subscriber to confirm its subscription. It contains a pre-signed URL,
+//! so the subscriber needs no account.
 
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};

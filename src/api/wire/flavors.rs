@@ -16,8 +16,8 @@ const CAPABILITIES: [&str; 4] = ["FIFO", "CLAIMS", "AOD", "HIGH_THROUGHPUT"];
 const POOL_LIST: &str = "pool_list";
 const CAPABILITIES_FIELD: &str = "capabilities";
 
-/// Parses the body that creates a flavor: `{"pool_list": […]}`. Capabilities are accepted without an
-/// effect. An unknown field is an error.
+/// Parses the body that creates a flavor: `{"pool_list": […]}`. Capabilities are accepted without
+/// an effect. An unknown field is an error.
 pub fn parse_new(bytes: &[u8]) -> Result<Vec<String>, Error> {
     let fields = parse_object(bytes)?;
     refuse_unknown(&fields, &[POOL_LIST, CAPABILITIES_FIELD])?;
@@ -47,8 +47,8 @@ pub fn document(flavor: &FlavorPools) -> Value {
     })
 }
 
-/// Returns the document of a flavor in a list, which has no empty list of pools. With details, it has
-/// the capabilities.
+/// Returns the document of a flavor in a list, which has no empty list of pools. With details, it
+/// has the capabilities.
 #[must_use]
 pub fn listed_document(flavor: &FlavorPools, is_detailed: bool) -> Value {
     let mut document = json!({ "name": flavor.name.as_str(), "href": path(flavor.name.as_str()) });

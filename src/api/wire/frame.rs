@@ -1,7 +1,7 @@
 //! Requests and replies of WebSockets: a text frame has JSON, and a binary frame has `MessagePack`.
 //!
-//! Both are converted to `MessagePack` under the rules of JSON bodies, so that what follows does not
-//! depend on the kind of a frame.
+//! Both are converted to `MessagePack` under the rules of JSON bodies, so that what follows does
+//! not depend on the kind of a frame.
 
 use std::fmt;
 
@@ -124,8 +124,8 @@ impl Kind {
         }
     }
 
-    /// Writes a reply. `body` and `headers` are documents in the format of this kind; the request is
-    /// absent if it could not be decoded.
+    /// Writes a reply. `body` and `headers` are documents in the format of this kind; the request
+    /// is absent if it could not be decoded.
     pub fn write_reply(self, request: Option<&FrameRequest>, body: &[u8], headers: &[u8]) -> Result<Vec<u8>, Error> {
         let unknown = FrameRequest::empty(self);
         let request = request.unwrap_or(&unknown);
@@ -244,8 +244,8 @@ impl FrameRequest {
         self.action.bytes() > ACTION_BYTES_MAX
     }
 
-    /// Returns the action. Of an action that is not a text, it returns the JSON, and of a long one only
-    /// its size.
+    /// Returns the action. Of an action that is not a text, it returns the JSON, and of a long one
+    /// only its size.
     #[must_use]
     pub fn action(&self) -> String {
         if self.has_long_action() {
@@ -362,7 +362,8 @@ impl FrameRequest {
         Ok(())
     }
 
-    /// Succeeds if the body may become a tree, apart from its messages. Call this before one becomes a tree.
+    /// Succeeds if the body may become a tree, apart from its messages. Call this before one
+    /// becomes a tree.
     pub fn check_values(&self) -> Result<(), Error> {
         let fields = entries(self.body()).filter(|(name, _)| *name != MESSAGES);
         json::check_count(fields.map(|(_, value)| 1 + msgpack::extent(value).0).sum())
@@ -449,8 +450,8 @@ mod tests {
             (Kind::Text, nested(Kind::Text)),
             (Kind::Binary, b"123".to_vec()),
             (Kind::Binary, b"".to_vec()),
-            // A key that is a number, binary data, an extension, NaN, a large integer, and texts and lists
-            // that end early or are not UTF-8.
+            // A key that is a number, binary data, an extension, NaN, a large integer, and texts
+            // and lists that end early or are not UTF-8.
             (Kind::Binary, vec![0x81, 1, 1]),
             (Kind::Binary, vec![0x81, 0xa1, b'a', 0xc4, 1, 1]),
             (Kind::Binary, vec![0x81, 0xa1, b'a', 0xd4, 1, 1]),

@@ -2,8 +2,8 @@
 
 /// The headers that the service reads and that have one value, as error messages spell them.
 ///
-/// A repeated one is refused. A proxy may append its own value to that of its client, and the proxy and
-/// Sukkal could then see different clients, keys or contents. `Host` has an error of its own.
+/// A repeated one is refused. A proxy may append its own value to that of its client, and the proxy
+/// and Sukkal could then see different clients, keys or contents. `Host` has an error of its own.
 const SINGLE_HEADERS: [&str; 17] = [
     "Authorization",
     "Client-ID",

@@ -119,8 +119,8 @@ const TOKENS: [Resource; 2] = [
     ("rel/token", "/v2/tokens/{token_id}", &[("token_id", "token_id")], &["GET", "DELETE"]),
 ];
 
-/// Returns the document with the versions of the API, of which there is one. Clients reach the API at this
-/// path of their server.
+/// Returns the document with the versions of the API, of which there is one. Clients reach the API
+/// at this path of their server.
 #[must_use]
 pub fn versions(public_path: &str) -> Value {
     json!({"versions": [{
@@ -135,8 +135,8 @@ pub fn versions(public_path: &str) -> Value {
     }]})
 }
 
-/// Returns the json-home document. With `admin_mode`, it includes the routes for operators, and with
-/// `has_pools` and `has_tokens` those of pools and of tokens.
+/// Returns the json-home document. With `admin_mode`, it includes the routes for operators, and
+/// with `has_pools` and `has_tokens` those of pools and of tokens.
 #[must_use]
 pub fn home(admin_mode: bool, has_pools: bool, has_tokens: bool) -> Value {
     let mut resources: Map<String, Value> = RESOURCES.iter().map(entry).collect();

@@ -16,8 +16,8 @@ const OVERSIZED_DIGITS_MIN: usize = 19;
 /// Maximum number of values of a document that becomes a tree.
 const VALUES_MAX: u64 = 4_000;
 
-/// Parses an object or array. It may have at most 4,000 values, because their tree takes up to a hundred
-/// times the memory of the text.
+/// Parses an object or array. It may have at most 4,000 values, because their tree takes up to a
+/// hundred times the memory of the text.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     let msgpack = parse_to_msgpack(bytes)?;
     check_values(&msgpack)?;
@@ -82,7 +82,8 @@ pub(super) fn from_msgpack(msgpack: &[u8]) -> Value {
     rmp_serde::from_slice(msgpack).expect("JSON always has a MessagePack form")
 }
 
-/// Returns a value that is neither an array nor an object; `null` for those, whose tree could be large.
+/// Returns a value that is neither an array nor an object; `null` for those, whose tree could be
+/// large.
 pub(super) fn scalar_from_msgpack(msgpack: &[u8]) -> Value {
     match Reader::new(msgpack).token() {
         Some(Token::Array(_) | Token::Object(_)) => Value::Null,

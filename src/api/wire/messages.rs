@@ -225,8 +225,8 @@ pub fn parse_order(text: &str) -> Result<Order, Error> {
     }
 }
 
-/// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields have no effect
-/// but a warning.
+/// Parses `{"messages": [{"body": …, "ttl": …, "delay": …, "tenant": …}, …]}`. Other fields have no
+/// effect but a warning.
 pub fn parse_drafts(json: &[u8]) -> Result<WithWarnings<Vec<Draft>>, Error> {
     let document = Bytes::from(json::parse_to_msgpack(json)?);
     let mut drafts = drafts_of(&document)?;
@@ -254,8 +254,8 @@ pub(super) fn drafts_of(document: &Bytes) -> Result<WithWarnings<Vec<Draft>>, Er
     Ok(WithWarnings { value: drafts?, warnings: unknown.into_warnings() })
 }
 
-/// Reads the next message of the document, which has this number among so many. Its body shares the memory
-/// of the document.
+/// Reads the next message of the document, which has this number among so many. Its body shares the
+/// memory of the document.
 fn read_draft(
     document: &Bytes,
     reader: &mut Reader<'_>,

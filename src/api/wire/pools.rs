@@ -26,8 +26,8 @@ pub fn parse_new(bytes: &[u8]) -> Result<PoolChange, Error> {
     read(&fields)
 }
 
-/// Parses the body that changes a pool, which has one of the same fields at least. Others have no effect but
-/// a warning.
+/// Parses the body that changes a pool, which has one of the same fields at least. Others have no
+/// effect but a warning.
 pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<PoolChange>, Error> {
     let fields = parse_object(bytes)?;
     if !FIELDS.iter().any(|field| fields.contains_key(*field)) {

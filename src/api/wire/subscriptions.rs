@@ -191,8 +191,8 @@ pub fn warnings(fields: &Map<String, Value>, known: &'static [&'static str]) -> 
     json::unknown_fields(fields, known).into_iter().chain(of_options).collect()
 }
 
-/// Returns where a subscription of a connection begins: at a time, or after the message with this id.
-/// Without `since`, it begins with the messages after the request.
+/// Returns where a subscription of a connection begins: at a time, or after the message with this
+/// id. Without `since`, it begins with the messages after the request.
 pub fn parse_position(since: Option<&str>, queue: &QueueId) -> Result<MessageQuery, Error> {
     let marker = since.filter(|since| MessageId::parse(since, queue).is_some()).map(str::to_owned);
     let since = match since {

@@ -22,9 +22,9 @@ pub struct TokenListDocument {
     pub links: Vec<Link>,
 }
 
-/// Parses `{"name": …, "project_id": …, "roles": […], "ttl": …}`. Without `project_id`, the token is
-/// for the project of the request, and with `null` for all projects. An unknown field is an error,
-/// because a token with a misspelled `ttl` would not expire.
+/// Parses `{"name": …, "project_id": …, "roles": […], "ttl": …}`. Without `project_id`, the token
+/// is for the project of the request, and with `null` for all projects. An unknown field is an
+/// error, because a token with a misspelled `ttl` would not expire.
 pub fn parse_new(bytes: &[u8], own_project: &ProjectId) -> Result<TokenDraft, Error> {
     let Value::Object(fields) = json::parse(bytes)? else {
         return Err(Error::Body("Document type not supported.".to_owned()));

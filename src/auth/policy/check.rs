@@ -25,7 +25,8 @@ pub(super) enum Check {
 }
 
 impl fmt::Display for Check {
-    /// Writes the condition as a rule of the policy. The names of projects are not for other projects.
+    /// Writes the condition as a rule of the policy. The names of projects are not for other
+    /// projects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let join = |checks: &[Self], word: &str| {
             let inner = |check: &Self| match check {

@@ -56,8 +56,8 @@ impl Policy {
         self.checks[rule as usize].allows(client)
     }
 
-    /// Returns whether a rule or the preset `roles` names this role. Any other one has no effect. Upper and
-    /// lower case are equal.
+    /// Returns whether a rule or the preset `roles` names this role. Any other one has no effect.
+    /// Upper and lower case are equal.
     #[must_use]
     pub fn names(&self, role: &str) -> bool {
         self.roles.iter().any(|known| known.eq_ignore_ascii_case(role))

@@ -1,5 +1,5 @@
-//! The claims of a token (RFC 7519): which of them must be there, and the identity that they prove if
-//! the signature is valid.
+//! The claims of a token (RFC 7519): which of them must be there, and the identity that they prove
+//! if the signature is valid.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -70,8 +70,8 @@ struct DocumentKey {
 impl TryFrom<Document> for KeySet {
     type Error = String;
 
-    /// Takes the keys that can verify signatures. A key of an unknown kind, a shared secret or a weak
-    /// key is not taken.
+    /// Takes the keys that can verify signatures. A key of an unknown kind, a shared secret or a
+    /// weak key is not taken.
     fn try_from(document: Document) -> Result<Self, String> {
         if document.keys.len() > KEYS_MAX {
             return Err(format!("there are {} keys; at most {KEYS_MAX} are accepted", document.keys.len()));

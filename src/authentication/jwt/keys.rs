@@ -1,5 +1,5 @@
-//! The current keys of the issuer, and how they rotate: they are fetched again when they are old, and
-//! when a token names a key that is not known. Keys stay in use while they cannot be fetched.
+//! The current keys of the issuer, and how they rotate: they are fetched again when they are old,
+//! and when a token names a key that is not known. Keys stay in use while they cannot be fetched.
 
 use std::fs::File;
 use std::io::Read;
@@ -96,8 +96,8 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Returns the number of changes of the keys. A signature that an older version has verified must
-    /// be verified again.
+    /// Returns the number of changes of the keys. A signature that an older version has verified
+    /// must be verified again.
     pub(super) fn version(&self) -> u64 {
         self.shared.current().version
     }
@@ -109,9 +109,9 @@ impl Keys {
         }
     }
 
-    /// Verifies the signature of a token, and returns the version of the keys. If the token names an
-    /// unknown key, fetches the keys first, unless they have just been fetched. Then the key may be
-    /// newer than the known ones, so it is not known whether the token is valid.
+    /// Verifies the signature of a token, and returns the version of the keys. If the token names
+    /// an unknown key, fetches the keys first, unless they have just been fetched. Then the key may
+    /// be newer than the known ones, so it is not known whether the token is valid.
     pub(super) async fn verify(&self, token: &Token<'_>) -> Result<u64, AuthenticationError> {
         let (start, mut fetched) = (Instant::now(), None);
         loop {
@@ -144,8 +144,8 @@ impl Keys {
         }
     }
 
-    /// Fetches the keys, and waits for them up to this time. Concurrent calls share a fetch, and calls within
-    /// the pause its outcome.
+    /// Fetches the keys, and waits for them up to this time. Concurrent calls share a fetch, and
+    /// calls within the pause its outcome.
     async fn fetch(&self, wait_max: Duration) -> Result<(), String> {
         let is_first = self.shared.read(|current| current.version == 0);
         let fetches = if is_first { &self.first } else { &self.again };

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::domain::JwtAlgorithm;
 
-/// The types of tokens that give access. Others, such as those for a logout, are for other purposes.
+/// The types of tokens that give access. Others, such as those for a logout, are for other
+/// purposes.
 const TYPES: [&str; 4] = ["jwt", "at+jwt", "application/jwt", "application/at+jwt"];
 
 /// A token whose signature is not verified yet.
@@ -21,7 +22,8 @@ pub(super) struct Token<'t> {
 }
 
 impl<'t> Token<'t> {
-    /// Reads the header. No key and no address in it is used. Returns why the token is not accepted.
+    /// Reads the header. No key and no address in it is used. Returns why the token is not
+    /// accepted.
     pub(super) fn parse(text: &'t str, algorithms: &[JwtAlgorithm]) -> Result<Self, String> {
         let malformed = || "the token is not a signed JSON Web Token".to_owned();
         let (signed, signature) = text.rsplit_once('.').ok_or_else(malformed)?;

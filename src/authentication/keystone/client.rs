@@ -13,8 +13,8 @@ use crate::auth::AuthenticationError;
 use crate::domain::KeystoneConfig;
 use crate::outbound::json_client::{Answer, Failure, JsonClient};
 
-/// Maximum number of descriptions of tokens that were not valid before that are requested at the same
-/// time.
+/// Maximum number of descriptions of tokens that were not valid before that are requested at the
+/// same time.
 const REQUESTS_OF_NEW_MAX: usize = 64;
 /// Maximum number of other requests at the same time.
 const REQUESTS_MAX: usize = 64;

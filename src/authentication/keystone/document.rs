@@ -68,8 +68,8 @@ impl TokenDocument {
         self.token.roles.iter().any(|role| roles.contains(&role.name))
     }
 
-    /// Returns the identity that the token proves, even if the token has expired. A token that is not
-    /// for a project has none.
+    /// Returns the identity that the token proves, even if the token has expired. A token that is
+    /// not for a project has none.
     pub(super) fn identity(self) -> Result<Identity, AuthenticationError> {
         let expires_at = Some(self.expires_at()?);
         let token = self.token;

@@ -30,8 +30,8 @@ const REFUSED_AGE_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of tokens that are validated at the same time, beyond which only those that were
 /// valid before are accepted.
 const VALIDATIONS_MAX: usize = 1_024;
-/// Maximum size of a token, in bytes. Those of Keystone have some hundred bytes, or about a thousand
-/// if they are signed.
+/// Maximum size of a token, in bytes. Those of Keystone have some hundred bytes, or about a
+/// thousand if they are signed.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
 /// The strategy `keystone`. Clones share what is remembered.
@@ -98,7 +98,8 @@ impl Keystone {
     }
 
     /// Returns the identity that a token proves. A service that calls on behalf of a user sends a
-    /// token of its own as well. If that has an accepted role, the token of the user may have expired.
+    /// token of its own as well. If that has an accepted role, the token of the user may have
+    /// expired.
     pub async fn identify(&self, token: &str, service_token: Option<&str>) -> Result<Identity, AuthenticationError> {
         let service = match service_token {
             None => None,
@@ -152,7 +153,8 @@ impl TokenStrategy for Keystone {
 }
 
 impl Inner {
-    /// Returns the holder of a token, and until when the token is accepted without asking Keystone again.
+    /// Returns the holder of a token, and until when the token is accepted without asking Keystone
+    /// again.
     async fn validate(
         &self,
         token: &str,

@@ -6,8 +6,8 @@
 //! authenticated with it, so a body that was encrypted for one project cannot be decrypted for
 //! another. If a nonce ever repeats, this mode reveals only whether two plaintexts are equal.
 //!
-//! The id of its key tells which of several keys decrypts a body. All encrypted forms of a plaintext
-//! have the same length.
+//! The id of its key tells which of several keys decrypts a body. All encrypted forms of a
+//! plaintext have the same length.
 
 use aes_gcm_siv::aead::{Aead, Generate, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
@@ -22,8 +22,8 @@ const NONCE_BYTES: usize = 12;
 /// Separates the hash that is a key's id from every other use of the key.
 const KEY_ID_PURPOSE: &[u8] = b"sukkal: the id of a message key";
 
-/// The keys that encrypt and decrypt. It has no `Debug`, so that they cannot be logged. Their memory is
-/// overwritten when it is dropped.
+/// The keys that encrypt and decrypt. It has no `Debug`, so that they cannot be logged. Their
+/// memory is overwritten when it is dropped.
 pub struct Cipher {
     /// The key that encrypts, and decrypts too.
     first: CipherKey,

@@ -7,8 +7,9 @@
 //! would contain it is withdrawn. A pop has deleted it before it can be decrypted, so it is
 //! restored to the queue.
 //!
-//! Several keys can decrypt, so that the key can be changed. What this process stores again, such as
-//! a popped message, it encrypts with the first key; `rekey.rs` does the same for all that is stored.
+//! Several keys can decrypt, so that the key can be changed. What this process stores again, such
+//! as a popped message, it encrypts with the first key; `rekey.rs` does the same for all that is
+//! stored.
 
 mod cipher;
 pub(super) mod rekey;
@@ -58,8 +59,8 @@ impl Encryption {
         if begins && self.cipher.is_none() { Err(InvalidMetadata::NoKey) } else { Ok(()) }
     }
 
-    /// Returns the messages as a queue with this metadata stores them. A body that is sealed already
-    /// stays sealed.
+    /// Returns the messages as a queue with this metadata stores them. A body that is sealed
+    /// already stays sealed.
     pub(super) fn encrypt(
         &self,
         queue: &QueueId,
@@ -84,14 +85,15 @@ impl Encryption {
         Ok(messages)
     }
 
-    /// Returns the body sealed with the first key, if it is sealed with another key of this process.
+    /// Returns the body sealed with the first key, if it is sealed with another key of this
+    /// process.
     pub(super) fn reseal(&self, queue: &QueueId, body: &Body) -> Option<Body> {
         let encrypted = self.cipher.as_ref()?.reencrypt(queue.project(), body.as_sealed()?).ok()??;
         Body::sealed(&encrypted)
     }
 
-    /// Returns the message with its body decrypted. All messages leave the broker here, so this also
-    /// links the span of the request to the one that posted the message.
+    /// Returns the message with its body decrypted. All messages leave the broker here, so this
+    /// also links the span of the request to the one that posted the message.
     pub(super) fn decrypt(&self, queue: &QueueId, mut message: Message) -> Result<Message, Error> {
         if let Some(encrypted) = message.body.as_sealed() {
             let decrypted = self.decrypt_body(queue, message.id, encrypted);

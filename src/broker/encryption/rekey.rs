@@ -1,9 +1,10 @@
-//! Encrypts everything that is stored with the first key again, so that the other keys can be removed.
+//! Encrypts everything that is stored with the first key again, so that the other keys can be
+//! removed.
 //!
-//! It may run while processes use the store, and may be interrupted and repeated at any time: what is
-//! encrypted with the first key already is left as it is. A message that moves to another queue could
-//! be missed by one pass over all queues. So passes are repeated until one of them, which is not the
-//! first, finds nothing to do.
+//! It may run while processes use the store, and may be interrupted and repeated at any time: what
+//! is encrypted with the first key already is left as it is. A message that moves to another queue
+//! could be missed by one pass over all queues. So passes are repeated until one of them, which is
+//! not the first, finds nothing to do.
 
 use super::Cipher;
 use super::cipher::Failure;
@@ -89,7 +90,8 @@ async fn run_pass(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> 
     }
 }
 
-/// Encrypts the URIs of pools. If another process changes the list meanwhile, the next pass does it.
+/// Encrypts the URIs of pools. If another process changes the list meanwhile, the next pass does
+/// it.
 async fn rekey_pools(store: &dyn Driver, cipher: &Cipher, result: &mut Rekeyed) -> Result<u64, Error> {
     let mut list = store.load_pools(None).await?.unwrap_or_default();
     let (version, mut found) = (list.version.clone(), 0);

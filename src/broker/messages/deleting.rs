@@ -7,8 +7,8 @@ use crate::storage::DeleteOutcome;
 
 impl Broker {
     /// Deletes the message with this id, if it exists. Deleting a claimed message requires its
-    /// claim id; deleting one that is not claimed requires that no claim id is given. Warns if the id
-    /// cannot be that of a message.
+    /// claim id; deleting one that is not claimed requires that no claim id is given. Warns if the
+    /// id cannot be that of a message.
     pub async fn delete_message(
         &self,
         caller: &Caller,
@@ -33,8 +33,8 @@ impl Broker {
         outcome(deletion).map(WithWarnings::none)
     }
 
-    /// Deletes the messages with these ids, as far as they exist. Warns about ids that cannot be those of
-    /// messages.
+    /// Deletes the messages with these ids, as far as they exist. Warns about ids that cannot be
+    /// those of messages.
     ///
     /// The claims are ignored unless the operator has set `message_delete_with_claim_id`. Then each
     /// message must be under one of them, or nothing is deleted. Messages of topics have no claims.

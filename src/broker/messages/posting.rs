@@ -69,8 +69,8 @@ pub struct PostRequest {
     pub idempotency: Option<IdempotencyKey>,
     /// The trace context of the request.
     pub trace: Option<TraceContext>,
-    /// If the message is the dead letter of a subscription: its origin, and the time at which its age
-    /// begins, in seconds since 1970.
+    /// If the message is the dead letter of a subscription: its origin, and the time at which its
+    /// age begins, in seconds since 1970.
     pub origin: Option<Box<(Origin, u64)>>,
     /// The durability that the client requires.
     pub durability: Option<Durability>,
@@ -86,8 +86,8 @@ pub struct Posted {
 }
 
 impl Broker {
-    /// Posts all the messages or none, and creates the queue if it does not exist. If the request or
-    /// the queue requires a durability, the messages have reached it.
+    /// Posts all the messages or none, and creates the queue if it does not exist. If the request
+    /// or the queue requires a durability, the messages have reached it.
     pub async fn post_messages(
         &self,
         caller: &Caller,
@@ -274,8 +274,8 @@ fn required_durability(metadata: &Metadata, request: &PostRequest) -> Option<Dur
     }
 }
 
-/// Returns the result of a post, with warnings if the request names delays or tenants that the queue ignores,
-/// or if a message expires before its delay ends. A delay of 0 does not count.
+/// Returns the result of a post, with warnings if the request names delays or tenants that the
+/// queue ignores, or if a message expires before its delay ends. A delay of 0 does not count.
 fn posted(
     kind: QueueKind,
     ids: Vec<MessageId>,

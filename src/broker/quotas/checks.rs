@@ -12,8 +12,8 @@ use crate::broker::access::{AdmittedStore, Resource};
 use crate::broker::{Action, Broker, Error};
 use crate::domain::{ProjectId, QueueId, Quota};
 
-/// Pause between two readings of the list of quotas. A change takes effect within five seconds, also
-/// if the store is slow.
+/// Pause between two readings of the list of quotas. A change takes effect within five seconds,
+/// also if the store is slow.
 const REFRESH_PAUSE: Duration = Duration::from_secs(2);
 
 impl Broker {
@@ -43,9 +43,9 @@ impl Broker {
         }
     }
 
-    /// Checks that the queue exists or may be created: that a new queue may have the name, and that its
-    /// project may have another one. Queues that are being created at the same time are not counted. What
-    /// the service itself creates is not limited.
+    /// Checks that the queue exists or may be created: that a new queue may have the name, and that
+    /// its project may have another one. Queues that are being created at the same time are not
+    /// counted. What the service itself creates is not limited.
     pub(in crate::broker) async fn check_new_queue(
         &self,
         caller: &Caller,

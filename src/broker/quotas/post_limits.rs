@@ -74,7 +74,8 @@ impl Broker {
         }
     }
 
-    /// Returns the quota that the messages of the project and those of a post exceed, with its limit.
+    /// Returns the quota that the messages of the project and those of a post exceed, with its
+    /// limit.
     async fn full_quota(
         &self,
         project: &ProjectId,

@@ -1,8 +1,9 @@
-//! The rates of projects, as token buckets of this process. A bucket holds the tokens of one second.
+//! The rates of projects, as token buckets of this process. A bucket holds the tokens of one
+//! second.
 //!
 //! A bucket is stored as the time at which it will be full. So taking tokens is one addition, and a
-//! bucket that is full needs no memory: the next one begins full. Only full buckets are dropped. So no
-//! client can give another project new tokens by naming many projects.
+//! bucket that is full needs no memory: the next one begins full. Only full buckets are dropped. So
+//! no client can give another project new tokens by naming many projects.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

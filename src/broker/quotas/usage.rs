@@ -90,8 +90,8 @@ impl Broker {
         self.measured_usage(project).await
     }
 
-    /// Measures what the queues of a project use, unless that was done in the last second. Waits for
-    /// the result up to this time, and then returns the last one.
+    /// Measures what the queues of a project use, unless that was done in the last second. Waits
+    /// for the result up to this time, and then returns the last one.
     async fn measurement(&self, project: &ProjectId, wait_max: Duration) -> Option<Measurement> {
         let cached = self.quotas.usage.of(project);
         let (this, of, before) = (self.clone(), project.clone(), cached.clone());

@@ -36,8 +36,9 @@ impl UsageCache {
         self.0.get_or_insert_with(project, new).unwrap_or_else(|never| match never {})
     }
 
-    /// Lets the next request that needs the current usage of the project wait for a new measurement. Posts
-    /// are compared with the last one until it ends, which may take longer than they wait.
+    /// Lets the next request that needs the current usage of the project wait for a new
+    /// measurement. Posts are compared with the last one until it ends, which may take longer than
+    /// they wait.
     pub(super) fn expire(&self, project: &ProjectId) {
         self.of(project).expire();
     }

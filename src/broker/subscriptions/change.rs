@@ -28,7 +28,8 @@ const REQUESTS_MAX: usize = 16;
 pub enum ConfirmedBy {
     /// A client of the project, such as the owner of the subscription.
     Client,
-    /// The holder of a pre-signed URL for this confirmation alone, which was sent to the subscriber.
+    /// The holder of a pre-signed URL for this confirmation alone, which was sent to the
+    /// subscriber.
     Subscriber,
 }
 
@@ -110,8 +111,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Stores whether the subscriber has confirmed the subscription. If the subscriber must confirm,
-    /// only messages after the confirmation are delivered.
+    /// Stores whether the subscriber has confirmed the subscription. If the subscriber must
+    /// confirm, only messages after the confirmation are delivered.
     pub async fn confirm_subscription(
         &self,
         caller: &Caller,
@@ -165,8 +166,8 @@ impl Broker {
         self.change_subscription(&access, queue, id, change).await.map(drop)
     }
 
-    /// Resumes a subscription that is paused or disabled, or whose subscriber has asked to wait. Fails if it
-    /// is not confirmed, but must be.
+    /// Resumes a subscription that is paused or disabled, or whose subscriber has asked to wait.
+    /// Fails if it is not confirmed, but must be.
     pub async fn resume_subscription(&self, caller: &Caller, queue: QueueId, id: &str) -> Result<(), Error> {
         let access = self.store.authorize(caller, Action::ResumeSubscription, &queue)?;
         let change = |current: &SubscriptionStatus| {

@@ -60,8 +60,8 @@ pub enum EndReason {
 
 impl Broker {
     /// Subscribes a connection to the queue from the position of the query. Creates the queue if it
-    /// does not exist, unless the request is refused. A connection has at most one subscription of a
-    /// queue.
+    /// does not exist, unless the request is refused. A connection has at most one subscription of
+    /// a queue.
     pub async fn subscribe_connection(
         &self,
         caller: &Caller,

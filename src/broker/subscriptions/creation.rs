@@ -35,8 +35,8 @@ pub enum Subscribed {
     Unconfirmed {
         /// The id of the subscription.
         id: SubscriptionId,
-        /// Whether the request names options, a key, a start or a time to live that the subscription does not
-        /// have.
+        /// Whether the request names options, a key, a start or a time to live that the
+        /// subscription does not have.
         differs: bool,
     },
     /// The subscription existed, and the subscriber has confirmed it.
@@ -102,8 +102,8 @@ impl Broker {
         .await
     }
 
-    /// Stores a subscription of this draft, or finds the existing one of its subscriber. `reached` is the quota of
-    /// the project if it has reached it, so that it gets no new subscription.
+    /// Stores a subscription of this draft, or finds the existing one of its subscriber. `reached`
+    /// is the quota of the project if it has reached it, so that it gets no new subscription.
     async fn store_subscription(
         &self,
         store: &AdmittedStore,

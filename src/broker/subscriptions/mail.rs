@@ -18,8 +18,8 @@ impl Broker {
     }
 }
 
-/// Returns whether only the recipients of mails can confirm, by the link in a mail to them. Otherwise,
-/// clients could send mails to people who do not want them.
+/// Returns whether only the recipients of mails can confirm, by the link in a mail to them.
+/// Otherwise, clients could send mails to people who do not want them.
 pub(super) fn recipients_must_confirm(rules: Option<&MailRules>, subscriber: &str) -> bool {
     rules.is_some_and(|rules| rules.recipients_must_confirm(subscriber))
 }

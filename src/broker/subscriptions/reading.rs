@@ -12,8 +12,8 @@ const PAGE_BYTES_MAX: usize = 512 << 10;
 
 impl Broker {
     /// Returns the next subscriptions after `after` and how far their deliveries have come, in the
-    /// order of their ids. They include those of WebSocket connections of this process. A page may be shorter
-    /// than its limit, although more follow, if it is large; only the last one is empty.
+    /// order of their ids. They include those of WebSocket connections of this process. A page may
+    /// be shorter than its limit, although more follow, if it is large; only the last one is empty.
     pub async fn list_subscriptions(
         &self,
         caller: &Caller,
@@ -76,8 +76,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes all subscriptions of the queue, as a part of a purge. Those of connections to any process end
-    /// soon after that.
+    /// Deletes all subscriptions of the queue, as a part of a purge. Those of connections to any
+    /// process end soon after that.
     pub async fn purge_subscriptions(&self, caller: &Caller, queue: QueueId) -> Result<(), Error> {
         let store = self.store.authorize(caller, Action::PurgeQueue, &queue)?.admit().await?;
         self.run_to_completion(async move { Ok(store.delete_subscriptions(&queue).await?) }).await
@@ -91,8 +91,9 @@ impl Broker {
     }
 }
 
-/// Returns a page of the store with the subscriptions of connections that belong to it. It has at most
-/// `limit` subscriptions, and few enough bytes of options, but always one unless there is none.
+/// Returns a page of the store with the subscriptions of connections that belong to it. It has at
+/// most `limit` subscriptions, and few enough bytes of options, but always one unless there is
+/// none.
 fn with_connected(page: SubscriptionPage, connected: Vec<Subscription>, limit: usize) -> Vec<SubscriptionStatus> {
     let SubscriptionPage { mut subscriptions, reached } = page;
     // Those after the end of the page belong to a later one.

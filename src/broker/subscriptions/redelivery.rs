@@ -20,8 +20,9 @@ pub enum RedeliveryRequest {
 }
 
 impl Broker {
-    /// Asks the deliverer to deliver messages again. Returns the status of the subscription. If it is not
-    /// active, they wait until it is. Fails if it must be confirmed first, because a confirmation skips them.
+    /// Asks the deliverer to deliver messages again. Returns the status of the subscription. If it
+    /// is not active, they wait until it is. Fails if it must be confirmed first, because a
+    /// confirmation skips them.
     pub async fn redeliver(
         &self,
         caller: &Caller,

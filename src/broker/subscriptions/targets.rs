@@ -6,8 +6,8 @@ use crate::broker::{Broker, Error};
 use crate::domain::{Author, DeliveryOptions};
 
 impl Broker {
-    /// Succeeds if the caller may name the queues that these options name. Returns the caller as their
-    /// author; `None` if the options name no queue.
+    /// Succeeds if the caller may name the queues that these options name. Returns the caller as
+    /// their author; `None` if the options name no queue.
     pub(super) fn authorize_targets(
         &self,
         caller: &Caller,

@@ -13,8 +13,8 @@ use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{JsonObject, Secret, Subscriber};
 
 impl Broker {
-    /// Creates a trust of the caller for a new subscription, if its subscriber needs one. Adds its id
-    /// to the options, and returns it.
+    /// Creates a trust of the caller for a new subscription, if its subscriber needs one. Adds its
+    /// id to the options, and returns it.
     pub(super) async fn create_trust(
         &self,
         caller: &Caller,
@@ -43,8 +43,8 @@ impl Broker {
         Ok(Some(id))
     }
 
-    /// Deletes a trust in the background. If this fails, the trust ends with the time to live of its
-    /// subscription.
+    /// Deletes a trust in the background. If this fails, the trust ends with the time to live of
+    /// its subscription.
     pub(super) fn delete_trust(&self, id: String) {
         let Some(trusts) = self.trusts.get().cloned() else { return };
         self.writes.spawn(async move {

@@ -43,8 +43,8 @@ impl Waiting {
         Ok(Duration::from_secs(wait_s.into()))
     }
 
-    /// Returns a page of the feed. While it is empty, waits for notifications until the given time or
-    /// until the caller's credential expires, and runs the query again.
+    /// Returns a page of the feed. While it is empty, waits for notifications until the given time
+    /// or until the caller's credential expires, and runs the query again.
     pub(super) async fn read_until(
         &self,
         access: &Access,
@@ -77,8 +77,8 @@ impl Waiting {
     }
 
     /// Runs `take`, which claims or pops messages. While it takes nothing, waits for notifications
-    /// until `wait` is over or the caller's credential expires, and runs it again. In a paused queue, this takes nothing for each
-    /// notification, until the queue is resumed.
+    /// until `wait` is over or the caller's credential expires, and runs it again. In a paused
+    /// queue, this takes nothing for each notification, until the queue is resumed.
     pub(super) async fn take_within<T, F: Future<Output = Result<Taken<T>, Error>>>(
         &self,
         access: &Access,

@@ -57,8 +57,9 @@ async fn names(begun: &str) -> Result<Vec<String>, Error> {
     timeout(PATIENCE, read).await.unwrap_or(Ok(Vec::new()))
 }
 
-/// Returns whether a word may not be what the command will get: a shell passes quotes and variables as they
-/// were typed, and bash splits words at colons and equals signs. A wrong service must not be asked.
+/// Returns whether a word may not be what the command will get: a shell passes quotes and variables
+/// as they were typed, and bash splits words at colons and equals signs. A wrong service must not
+/// be asked.
 fn is_unclear(word: &OsStr) -> bool {
     word.to_str().is_none_or(|word| matches!(word, ":" | "=") || word.contains(['$', '\'', '"', '\\', '`']))
 }

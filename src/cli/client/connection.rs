@@ -36,7 +36,8 @@ impl From<reqwest::Error> for Failure {
     }
 }
 
-/// Returns a client for the service at this URL. With `cacert`, only the certificates in this file are trusted.
+/// Returns a client for the service at this URL. With `cacert`, only the certificates in this file
+/// are trusted.
 pub(super) fn client(url: &Url, cacert: Option<&Path>) -> Result<Client, Error> {
     let failed = |reason: &dyn ToString| Error::Failed(reason.to_string());
     let trusted = match cacert {

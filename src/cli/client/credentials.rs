@@ -25,8 +25,8 @@ impl Credentials {
         Self::parse(&lines, &shown(path))
     }
 
-    /// Parses lines such as `X-Auth-Token: 1234`. A line without a colon is a bearer token. `source`
-    /// names the lines in errors, which do not contain the lines themselves.
+    /// Parses lines such as `X-Auth-Token: 1234`. A line without a colon is a bearer token.
+    /// `source` names the lines in errors, which do not contain the lines themselves.
     pub(super) fn parse(lines: &str, source: &str) -> Result<Self, Error> {
         let mut headers = HeaderMap::new();
         for (index, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

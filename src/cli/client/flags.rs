@@ -28,8 +28,8 @@ pub(in crate::cli) struct Flags {
     /// URL of the service, without /v2 [env: SUKKAL_URL] [default: http://127.0.0.1:8888]
     #[arg(long, global = true, value_name = "URL")]
     pub(super) url: Option<String>,
-    /// Project that the queues belong to [env: SUKKAL_PROJECT] [default: that of the credentials, or
-    /// demo]
+    /// Project that the queues belong to [env: SUKKAL_PROJECT] [default: that of the credentials,
+    /// or demo]
     #[arg(long, global = true, value_name = "ID")]
     pub(super) project: Option<String>,
     /// Client-ID of the requests [env: SUKKAL_CLIENT_ID] [default: a UUID that is derived from the

@@ -83,8 +83,8 @@ impl Service {
         })
     }
 
-    /// Fails if the credentials are for another project than the one that was chosen. The service would
-    /// use theirs.
+    /// Fails if the credentials are for another project than the one that was chosen. The service
+    /// would use theirs.
     pub(super) async fn check_project(&self) -> Result<(), Error> {
         if !self.may_differ {
             return Ok(());
@@ -103,7 +103,8 @@ impl Service {
         self
     }
 
-    /// Returns the service with requests for topics: the path of a queue means the topic of this name.
+    /// Returns the service with requests for topics: the path of a queue means the topic of this
+    /// name.
     pub(super) fn of_topics(mut self) -> Self {
         self.noun = TOPIC;
         self
@@ -157,7 +158,8 @@ impl Service {
         self.request(Method::GET, path).send().await?.json()
     }
 
-    /// Fails if there is nothing at this path. Services report the deletion of nothing as a success.
+    /// Fails if there is nothing at this path. Services report the deletion of nothing as a
+    /// success.
     pub(super) async fn must_exist(&self, path: &str) -> Result<(), Error> {
         match self.request(Method::GET, path).once().send().await {
             Err(error @ Error::NotFound(_)) => Err(error),
@@ -167,8 +169,8 @@ impl Service {
         }
     }
 
-    /// Prints the service's warning if the queue does not exist. A queue that does not exist looks like
-    /// an empty one otherwise.
+    /// Prints the service's warning if the queue does not exist. A queue that does not exist looks
+    /// like an empty one otherwise.
     pub(super) async fn warn_if_missing(&self, queue: &str) {
         if !self.is_signed() {
             // A caller may be allowed to read the messages of a queue, but not its metadata.
@@ -278,8 +280,8 @@ impl Request<'_> {
         self.repeat(async || self.open_once().await).await
     }
 
-    /// Repeats an attempt, which returns a success or a refusal, as long as that is safe and the service is
-    /// unavailable.
+    /// Repeats an attempt, which returns a success or a refusal, as long as that is safe and the
+    /// service is unavailable.
     async fn repeat<R>(&self, attempt: impl AsyncFn() -> Result<Result<R, Response>, Failure>) -> Result<R, Error> {
         let service = self.service;
         let start = Instant::now();

@@ -74,7 +74,8 @@ pub(super) enum Command {
     /// Lists dead letters, and moves them back to their queues
     #[command(after_help = EXIT_CODES)]
     Dead(Noun<dead::Command>),
-    /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs and mail addresses
+    /// Lists, creates, pauses and deletes subscriptions, which send messages to URLs and mail
+    /// addresses
     #[command(after_help = EXIT_CODES)]
     Subscription(QueueNoun<subscription::Command>),
     /// Creates, lists and deletes tokens, with which clients authenticate
@@ -97,8 +98,8 @@ pub(super) enum Command {
     Context(Noun<context::Command>),
     /// Writes a backup of an embedded store that is in use to a file. Needs the role admin
     ///
-    /// The service must run with `admin_mode`. The backup has everything that was stored when the command
-    /// began, of all projects. `sukkal restore` creates a store from it.
+    /// The service must run with `admin_mode`. The backup has everything that was stored when the
+    /// command began, of all projects. `sukkal restore` creates a store from it.
     #[command(after_help = EXIT_CODES)]
     Backup(backup::Options),
     /// Checks that the service and its store respond

@@ -63,8 +63,8 @@ pub(in crate::cli) enum Command {
     },
     /// Deletes pools
     ///
-    /// A pool that has queues gets no new ones, and keeps those that it has. The command then prints a
-    /// warning.
+    /// A pool that has queues gets no new ones, and keeps those that it has. The command then
+    /// prints a warning.
     #[command(alias = "delete")]
     Rm {
         #[arg(required = true, value_name = "POOL", value_parser = segment)]
@@ -87,8 +87,8 @@ pub(in crate::cli) struct Address {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Notes {
-    /// Notes without an effect, such as `rack=b2`. They replace all earlier ones. A value that is not
-    /// JSON is a string
+    /// Notes without an effect, such as `rack=b2`. They replace all earlier ones. A value that is
+    /// not JSON is a string
     #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
     notes: Vec<(String, Value)>,
 }

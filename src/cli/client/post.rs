@@ -36,14 +36,15 @@ pub(in crate::cli) struct Options {
     /// Each body is a JSON value
     #[arg(long)]
     json_bodies: bool,
-    /// Time to live of the messages, after which they expire [default: that of the queue, usually 3600]
+    /// Time to live of the messages, after which they expire [default: that of the queue, usually
+    /// 3600]
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
     /// Delay of the messages, for queues that delay messages [default: that of the queue]
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     delay: Option<u64>,
-    /// What the messages must have reached before the post succeeds: fsync, or replicas=N [default: that
-    /// of the queue]
+    /// What the messages must have reached before the post succeeds: fsync, or replicas=N [default:
+    /// that of the queue]
     #[arg(long, value_name = "DURABILITY")]
     durability: Option<HeaderValue>,
     /// Tenant of the messages, for fair queues

@@ -26,9 +26,10 @@ pub(in crate::cli) enum Command {
     /// If the queue exists, its metadata does not change. A post to a queue that does not exist
     /// creates it too.
     ///
-    /// Messages without a time to live expire after _default_message_ttl seconds, by default one hour,
-    /// even if nobody has read them. Dead letters expire after _dead_letter_queue_messages_ttl seconds;
-    /// without it, they keep only the rest of their time to live.
+    /// Messages without a time to live expire after _default_message_ttl seconds, by default one
+    /// hour, even if nobody has read them. Dead letters expire after
+    /// _dead_letter_queue_messages_ttl seconds; without it, they keep only the rest of their time
+    /// to live.
     #[command(alias = "add")]
     Create {
         #[arg(value_parser = segment)]
@@ -57,9 +58,10 @@ pub(in crate::cli) enum Command {
     Resume(Queues),
     /// Moves a queue to another pool, with everything that it has
     ///
-    /// Requests for the queue wait meanwhile, and fail if that takes too long. The command ends when
-    /// the move is complete, which may take minutes. The move continues if the command is interrupted.
-    /// It needs a service with pools, and the role admin, which the command sends in X-Roles.
+    /// Requests for the queue wait meanwhile, and fail if that takes too long. The command ends
+    /// when the move is complete, which may take minutes. The move continues if the command is
+    /// interrupted. It needs a service with pools, and the role admin, which the command sends in
+    /// X-Roles.
     Move {
         #[arg(value_parser = segment)]
         queue: String,
@@ -86,7 +88,8 @@ pub(in crate::cli) struct List {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Metadata {
-    /// Metadata, such as `team=billing` or `_max_claim_count=3`. A value that is not JSON is a string
+    /// Metadata, such as `team=billing` or `_max_claim_count=3`. A value that is not JSON is a
+    /// string
     ///
     /// The service uses these keys: _default_message_ttl, _default_message_delay,
     /// _enable_message_delay, _max_claim_count, _dead_letter_queue,

@@ -59,10 +59,12 @@ pub(in crate::cli) struct New {
     /// URL that receives the messages, or mailto:ADDRESS
     #[arg(value_name = "URL")]
     subscriber: String,
-    /// Time after which the subscription is deleted [default: as the service is configured, usually 3600]
+    /// Time after which the subscription is deleted [default: as the service is configured, usually
+    /// 3600]
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     ttl: Option<u64>,
-    /// Deliver messages from this time on, such as 2026-11-22T12:00:00Z [default: only new messages]
+    /// Deliver messages from this time on, such as 2026-11-22T12:00:00Z [default: only new
+    /// messages]
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Key that signs the notifications to a URL [default: a new one]

@@ -76,8 +76,8 @@ impl Table {
         }
     }
 
-    /// Returns the table as lines. Columns in which no row has a text are left out. The last column is
-    /// cut off at the width of the terminal.
+    /// Returns the table as lines. Columns in which no row has a text are left out. The last column
+    /// is cut off at the width of the terminal.
     pub(in crate::cli) fn render(&self, colors: bool, width: Option<usize>) -> String {
         let is_shown = |&n: &usize| self.rows.is_empty() || self.rows.iter().any(|row| !row[n].text.is_empty());
         let shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();

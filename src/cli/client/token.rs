@@ -22,9 +22,9 @@ const ID_CHARS: usize = 36;
 pub(in crate::cli) enum Command {
     /// Creates a token of the project that --project names
     ///
-    /// Prints the token, which cannot be shown again. Its holder sends it as `Authorization: Bearer`.
-    /// With the role admin, you can create tokens with any roles. Otherwise, the token can have only
-    /// your own roles; as a manager, also reader, producer and worker.
+    /// Prints the token, which cannot be shown again. Its holder sends it as `Authorization:
+    /// Bearer`. With the role admin, you can create tokens with any roles. Otherwise, the token can
+    /// have only your own roles; as a manager, also reader, producer and worker.
     Create(New),
     /// Lists the tokens, without their secrets
     ///

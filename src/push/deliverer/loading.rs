@@ -90,7 +90,8 @@ impl Deliverer {
         Ok(())
     }
 
-    /// Forgets a subscription that has a record that cannot be read, so that the others are delivered.
+    /// Forgets a subscription that has a record that cannot be read, so that the others are
+    /// delivered.
     fn unless_unreadable<T>(&mut self, id: SubscriptionId, read: Result<T, Error>) -> Result<Option<T>, Stop> {
         match read {
             Err(Error::Store(error)) => {
@@ -144,8 +145,8 @@ impl Deliverer {
         self.carry_out_requests(id).await
     }
 
-    /// Pauses a subscription whose subscriber this process may not call. Otherwise, its messages would be
-    /// given up, although another process may call it.
+    /// Pauses a subscription whose subscriber this process may not call. Otherwise, its messages
+    /// would be given up, although another process may call it.
     fn pause_if_refused(&mut self, id: SubscriptionId) {
         if let Some(managed) = self.subscribers.get_mut(id)
             && let Err(reason) = &managed.target.subscriber

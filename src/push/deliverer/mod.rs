@@ -73,7 +73,8 @@ pub(super) struct Deliverer {
     attempts: JoinSet<Finished>,
     /// Whether an attempt could not begin, because there was no memory for its message.
     is_short_of_memory: bool,
-    /// Whether there was no memory for the options of a subscription, so that all work on the queue ends.
+    /// Whether there was no memory for the options of a subscription, so that all work on the queue
+    /// ends.
     lacks_memory_for_options: bool,
     /// The subscriptions that are to be paused or disabled.
     stops: Vec<(SubscriptionId, SubscriptionState)>,
@@ -168,8 +169,8 @@ impl Deliverer {
                 }
                 Err(Stop::Store(Error::Store(error))) if error.is_transient() => {
                     debug!(queue = %self.deliveries.queue(), %error, "deliveries wait for the store");
-                    // The lease can still be renewed if no other process has taken it. All attempts have ended by
-                    // this time.
+                    // The lease can still be renewed if no other process has taken it. All attempts
+                    // have ended by this time.
                     if Instant::now() >= *self.lease_until.borrow() + ATTEMPT_DURATION_MAX {
                         return None;
                     }

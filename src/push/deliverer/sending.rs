@@ -15,8 +15,8 @@ const MESSAGES_PER_READ: usize = 64;
 const READS_PER_STEP: usize = 16;
 
 impl Deliverer {
-    /// Reads messages for the subscriptions that want some. Subscriptions at the same position share
-    /// a read. Returns whether it has read.
+    /// Reads messages for the subscriptions that want some. Subscriptions at the same position
+    /// share a read. Returns whether it has read.
     pub(super) async fn read(&mut self) -> Result<bool, Stop> {
         let mut has_read = false;
         for _ in 0..READS_PER_STEP {

@@ -31,8 +31,8 @@ impl Drop for Managed {
     }
 }
 
-/// The subscriptions of a queue. Those that are paused, disabled or not confirmed are kept apart, so
-/// that they cost nothing when a message is posted.
+/// The subscriptions of a queue. Those that are paused, disabled or not confirmed are kept apart,
+/// so that they cost nothing when a message is posted.
 #[derive(Default)]
 pub(super) struct Subscribers {
     working: BTreeMap<SubscriptionId, Managed>,

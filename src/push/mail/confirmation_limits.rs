@@ -20,8 +20,8 @@ const COUNTED_MAX: usize = 100_000;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Counted {
-    /// In lower case, and in the name without dots and what follows a plus sign. Such addresses have
-    /// one mailbox, at least at some providers.
+    /// In lower case, and in the name without dots and what follows a plus sign. Such addresses
+    /// have one mailbox, at least at some providers.
     Address(String),
     Project(ProjectId),
 }
@@ -43,8 +43,8 @@ impl ConfirmationLimits {
         Self { counted_max, sent: Mutex::default() }
     }
 
-    /// Counts a mail of a project to these recipients. Returns why it may not be sent, and then counts
-    /// nothing.
+    /// Counts a mail of a project to these recipients. Returns why it may not be sent, and then
+    /// counts nothing.
     pub(super) fn count(&self, project: &ProjectId, mailto: &MailTo) -> Result<(), String> {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

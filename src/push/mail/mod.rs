@@ -87,8 +87,9 @@ impl Mailer {
         self.mail(head.from, mailto, subject, &id, String::from_utf8_lossy(body).into_owned())
     }
 
-    /// Returns the mail that asks a recipient to confirm. Nothing in it is chosen by a client, but for
-    /// the names of the queue and the project. Returns why it is not sent if there were many lately.
+    /// Returns the mail that asks a recipient to confirm. Nothing in it is chosen by a client, but
+    /// for the names of the queue and the project. Returns why it is not sent if there were many
+    /// lately.
     pub(super) fn confirmation(
         &self,
         request: &ConfirmationRequest,

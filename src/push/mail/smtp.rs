@@ -1,8 +1,8 @@
-//! A client of the operator's SMTP server. It keeps connections for further mails, and sends a mail to
-//! all recipients that the server accepts.
+//! A client of the operator's SMTP server. It keeps connections for further mails, and sends a mail
+//! to all recipients that the server accepts.
 //!
-//! The pool of `lettre` is not used: it would keep a connection on which an attempt has timed out, and
-//! the late reply would be taken for that to the next mail.
+//! The pool of `lettre` is not used: it would keep a connection on which an attempt has timed out,
+//! and the late reply would be taken for that to the next mail.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -193,8 +193,8 @@ fn response(status: u16, text: &str) -> Response {
     Response { status, retry_after: None, start: printable(text.as_bytes()), note: None }
 }
 
-/// Returns why the server cannot be used. Clients may read it, so it has no text of the server, which
-/// may name the user.
+/// Returns why the server cannot be used. Clients may read it, so it has no text of the server,
+/// which may name the user.
 fn unusable(what: &str, error: &smtp::Error) -> Failure {
     Failure::Connection(match error.status() {
         Some(code) => format!("{what} was refused with {code}"),

@@ -54,7 +54,8 @@ pub(super) struct SubscriptionDeliveries {
     knows_retries: bool,
     /// Whether subscribers must confirm before they are notified.
     requires_confirmation: bool,
-    /// Until when attempts of a process that has lost the lease may still run, in microseconds since 1970.
+    /// Until when attempts of a process that has lost the lease may still run, in microseconds
+    /// since 1970.
     lost_until_us: u64,
     /// Whether the store has to be asked for the due retries.
     retries_changed: bool,
@@ -74,8 +75,8 @@ pub(super) struct Delivery {
     pub(super) attempt: u32,
     /// Whether the policy allows no further attempt.
     pub(super) is_last: bool,
-    /// When the retry became due that this is, in microseconds since 1970; 0 for the first attempt. It
-    /// is the same if the attempt is repeated after a crash.
+    /// When the retry became due that this is, in microseconds since 1970; 0 for the first attempt.
+    /// It is the same if the attempt is repeated after a crash.
     pub(super) due_us: u64,
     /// When the attempt begins by the store's clock, in microseconds since 1970.
     pub(super) begins_us: u64,
@@ -211,8 +212,8 @@ impl SubscriptionDeliveries {
         self.lost_until_us = lost_until_us;
     }
 
-    /// Returns the time until which nothing is sent, in microseconds since 1970: the subscriber has asked to
-    /// wait, or attempts of a process that has lost the lease may still run.
+    /// Returns the time until which nothing is sent, in microseconds since 1970: the subscriber has
+    /// asked to wait, or attempts of a process that has lost the lease may still run.
     fn hold_until_us(&self) -> u64 {
         self.progress.hold_until_us.max(if self.options.ordered { self.lost_until_us } else { 0 })
     }
@@ -250,15 +251,16 @@ impl SubscriptionDeliveries {
         }
     }
 
-    /// Returns the size of the message that [`Self::next`] looks at first, in bytes; 0 if there is none.
+    /// Returns the size of the message that [`Self::next`] looks at first, in bytes; 0 if there is
+    /// none.
     pub(super) fn next_bytes(&self) -> usize {
         let next =
             self.due.front().map(|retry| &retry.message).or_else(|| self.waiting.front().map(|message| &**message));
         next.map_or(0, |message| message.body.as_msgpack().len())
     }
 
-    /// Forgets the messages that were read and not sent, because there is no memory for them. They are
-    /// read again.
+    /// Forgets the messages that were read and not sent, because there is no memory for them. They
+    /// are read again.
     pub(super) fn unload(&mut self) {
         self.waiting.clear();
         self.read_to = self.progress.position;
@@ -310,8 +312,8 @@ impl SubscriptionDeliveries {
         Delivery { message, attempt, is_last: self.policy.delay(attempt).is_none(), due_us, begins_us }
     }
 
-    /// Records the outcome of an attempt at a time of the store's clock. Returns why the subscription
-    /// has to be disabled, if it has to be.
+    /// Records the outcome of an attempt at a time of the store's clock. Returns why the
+    /// subscription has to be disabled, if it has to be.
     pub(super) fn record(
         &mut self,
         delivery: &Delivery,
@@ -392,8 +394,8 @@ impl SubscriptionDeliveries {
         (failing_for >= disable_after).then(|| format!("Every attempt has failed for {hours} hours."))
     }
 
-    /// Delivers this message again, for the first time if it was never attempted. Has no effect on a
-    /// message that is being delivered or has a retry.
+    /// Delivers this message again, for the first time if it was never attempted. Has no effect on
+    /// a message that is being delivered or has a retry.
     pub(super) fn redeliver(&mut self, message: &Arc<Message>, now_us: u64) {
         if self.running.contains_key(&message.id) || self.with_retry.contains(&message.id) {
             return;
@@ -554,8 +556,8 @@ impl SubscriptionDeliveries {
         !self.is_active() && self.running.is_empty() && !self.is_changed
     }
 
-    /// Returns the number of messages that wait for an attempt or are in flight; 0 if nothing may be
-    /// sent.
+    /// Returns the number of messages that wait for an attempt or are in flight; 0 if nothing may
+    /// be sent.
     pub(super) fn pending(&self, feed: &FeedState) -> u64 {
         if self.is_active() { self.progress.pending(feed.total) } else { 0 }
     }

@@ -1,8 +1,8 @@
 //! Backups of a store, which are taken while it is in use, and their restoration.
 //!
-//! A backup starts with a line of text. Each record follows as the number of its table, the lengths of
-//! its key and value (4 bytes each, big-endian), the key and the value. The end is the number 0 and the
-//! SHA-256 of all bytes before it.
+//! A backup starts with a line of text. Each record follows as the number of its table, the lengths
+//! of its key and value (4 bytes each, big-endian), the key and the value. The end is the number 0
+//! and the SHA-256 of all bytes before it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -32,8 +32,8 @@ const TRANSACTION_BYTES: usize = 16 << 20;
 /// The name of the file while it is restored.
 const UNFINISHED: &str = "sukkal.redb.unfinished";
 
-/// The parts of a backup of a store as it was when this was created. Until this is dropped, the file keeps
-/// what is deleted or replaced, so it can grow.
+/// The parts of a backup of a store as it was when this was created. Until this is dropped, the
+/// file keeps what is deleted or replaced, so it can grow.
 pub(super) struct Parts {
     records: SharedRecords,
     /// What begins the next part.

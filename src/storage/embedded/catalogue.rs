@@ -1,5 +1,5 @@
-//! The catalogue of queues in the embedded store. A queue that is in a pool has a row like that of a
-//! queue, without contents: see `QueueRow::placed`.
+//! The catalogue of queues in the embedded store. A queue that is in a pool has a row like that of
+//! a queue, without contents: see `QueueRow::placed`.
 
 use std::ops::Bound;
 

@@ -1,5 +1,5 @@
-//! Holders of leases in an embedded store. One process uses it at a time, so a lease ends with the process of
-//! its holder.
+//! Holders of leases in an embedded store. One process uses it at a time, so a lease ends with the
+//! process of its holder.
 
 use std::sync::LazyLock;
 

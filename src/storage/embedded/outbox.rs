@@ -1,6 +1,6 @@
-//! The outbox of a queue: messages on their way to a queue in another store. Messages that move to a
-//! queue in the same file move in one transaction and need no outbox. `storage/outbox.rs` forwards
-//! the others.
+//! The outbox of a queue: messages on their way to a queue in another store. Messages that move to
+//! a queue in the same file move in one transaction and need no outbox. `storage/outbox.rs`
+//! forwards the others.
 //!
 //! The outbox belongs to the registry, because it outlives its queue. The numbers of its messages
 //! are fences of the queue, so they never repeat.
@@ -97,8 +97,8 @@ impl<T: Table> View<T> {
         Ok(self.outbox(source)?.next().is_some())
     }
 
-    /// Returns the queues, deleted ones included, that have an outbox, from the one after `after` to
-    /// `last`; without them from the first one, or to the last one.
+    /// Returns the queues, deleted ones included, that have an outbox, from the one after `after`
+    /// to `last`; without them from the first one, or to the last one.
     pub(super) fn queues_with_outbox(
         &self,
         after: Option<&QueueId>,
@@ -150,8 +150,8 @@ impl WriteTransaction<'_> {
     }
 
     /// Returns messages of a redrive from the outbox to their old positions. They count as posted
-    /// again. If the queue was deleted or purged, they are dropped. `scripts/redrive_return.lua` has
-    /// the same rules.
+    /// again. If the queue was deleted or purged, they are dropped. `scripts/redrive_return.lua`
+    /// has the same rules.
     fn return_redriven(&mut self, source: &QueueId, first: u64, last: u64) -> Result<(), Error> {
         let rows = self.take_outbox(source, last)?;
         let Some(row) = self.row(source)? else {

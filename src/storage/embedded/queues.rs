@@ -204,8 +204,8 @@ impl WriteTransaction<'_> {
         let Some(row) = self.row(queue)?.filter(|row| row.revision == last_known_revision) else {
             return Ok(Step::Done(UpdateOutcome::Stale));
         };
-        // Due changes decide which messages have a shard when the queue becomes fair, and whether it
-        // still has such messages when it becomes plain.
+        // Due changes decide which messages have a shard when the queue becomes fair, and whether
+        // it still has such messages when it becomes plain.
         let was_fair = row.policy.sharding.is_some();
         if metadata.sharding().is_some() != was_fair {
             if self.apply_due_changes(&row, self.now_us(queue))? {

@@ -1,4 +1,5 @@
-//! Tables of records in the embedded store. Their rows, and those of their indexes, are in the registry.
+//! Tables of records in the embedded store. Their rows, and those of their indexes, are in the
+//! registry.
 
 use std::ops::Bound;
 
@@ -68,8 +69,8 @@ impl<T: tables::Table> View<T> {
         Ok(stored.map(|value| Row { key: copy(key), value: copy(value.value()) }))
     }
 
-    /// Returns the first rows that a range of an index leads to. `before` is the length of what precedes
-    /// the key of a row there, in bytes.
+    /// Returns the first rows that a range of an index leads to. `before` is the length of what
+    /// precedes the key of a row there, in bytes.
     fn indexed(&self, table: &Table, range: KeyRange<'_>, before: usize, limit: usize) -> Result<Vec<Row>, Error> {
         let entries = self.registry.range::<&[u8]>(range)?.take(limit);
         let rows = entries.map(|entry| self.stored_row(table, entry?.0.value().get(before..).unwrap_or_default()));
@@ -112,7 +113,8 @@ impl WriteTransaction<'_> {
         Ok(Written::Done)
     }
 
-    /// Adds a row to the indexes of its table, or removes it. `change` is the change of the number of rows.
+    /// Adds a row to the indexes of its table, or removes it. `change` is the change of the number
+    /// of rows.
     fn index_row(&mut self, table: &Table, key: &[u8], value: &[u8], change: i64) -> Result<(), Error> {
         let Some(indexes) = &table.indexes else { return Ok(()) };
         let row = (indexes.of)(value)?;

@@ -71,8 +71,8 @@ type SealedRows = (Vec<StoredBody>, Option<Bytes>);
 /// Finds the sealed body in a value with a name.
 type Find = fn(Bytes, Bytes) -> Option<StoredBody>;
 
-/// Returns the sealed bodies of some of the rows whose keys begin with `all`, after a place, which is
-/// the rest of a key.
+/// Returns the sealed bodies of some of the rows whose keys begin with `all`, after a place, which
+/// is the rest of a key.
 fn sealed_after(table: &impl Table, all: &[u8], place: &[u8], find: Find) -> Result<SealedRows, Error> {
     let (after, end) = ([all, place].concat(), keys::prefix_end(all));
     let range = (Bound::Excluded(&*after), Bound::Excluded(&*end));

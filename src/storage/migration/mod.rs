@@ -5,8 +5,8 @@
 //! verified, as that of the source was before.
 //!
 //! From the first step to the last one, the target has a mark. No process can use it as a store
-//! until the mark is removed. A migration that was interrupted begins anew: it removes what it finds
-//! under a mark of its own. So no step needs to know how far an earlier run has come.
+//! until the mark is removed. A migration that was interrupted begins anew: it removes what it
+//! finds under a mark of its own. So no step needs to know how far an earlier run has come.
 
 mod items;
 
@@ -121,7 +121,8 @@ pub enum MigrationError {
     /// The source is damaged. Nothing was copied.
     #[error("the embedded store is damaged, so nothing was copied: {0}; `sukkal check` lists all errors")]
     Damaged(String),
-    /// Queues of the source are in pools, or have messages on their way to some. Nothing was copied.
+    /// Queues of the source are in pools, or have messages on their way to some. Nothing was
+    /// copied.
     #[error("queues of the embedded store are in pools; a store with pools cannot be migrated, and nothing was copied")]
     Pools,
     /// The target is not equal to the source.

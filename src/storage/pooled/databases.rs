@@ -1,7 +1,7 @@
 //! Notices that two addresses lead to the same database, which has an id.
 //!
-//! Pools with different labels may share a database. A pool must not have the database of the management
-//! store, because the registers of both would be the same keys.
+//! Pools with different labels may share a database. A pool must not have the database of the
+//! management store, because the registers of both would be the same keys.
 
 use futures::future::{join_all, try_join};
 use tracing::error;
@@ -12,7 +12,8 @@ use crate::storage::redis::RedisStore;
 use crate::storage::{DATABASE_KEY, DatabaseId, Error};
 
 impl PooledStore {
-    /// Returns the stores with this database: see [`crate::storage::PoolStore::stores_with_database`].
+    /// Returns the stores with this database: see
+    /// [`crate::storage::PoolStore::stores_with_database`].
     pub(super) async fn with_database(&self, id: &DatabaseId) -> Result<Vec<Option<PoolName>>, Error> {
         let mut found = Vec::new();
         if self.is_management_store(id).await? {
@@ -31,7 +32,8 @@ impl PooledStore {
         }
     }
 
-    /// Logs each two pools that have the same database and the same label, unless they are in `known`.
+    /// Logs each two pools that have the same database and the same label, unless they are in
+    /// `known`.
     pub(super) async fn report_shared_databases(&self, known: &mut Vec<(PoolName, PoolName)>) {
         let (databases, pools) = (self.databases().await, self.0.pools.all());
         let label = |name| pools.get(name).and_then(|pool| pool.config.uri.label());

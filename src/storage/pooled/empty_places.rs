@@ -1,5 +1,5 @@
-//! Places of queues that do not exist, which a crash or the loss of a pool leaves in the catalogue, and
-//! queues that only a pool has.
+//! Places of queues that do not exist, which a crash or the loss of a pool leaves in the catalogue,
+//! and queues that only a pool has.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::storage::{Check, Driver, Error, Place, QueueStore};
 const CREATION_MAX: Duration = Duration::from_secs(1);
 
 impl PooledStore {
-    /// Takes a queue out of the catalogue if its pool does not have it, and did not have it in the walk
-    /// before. So a pool that is reached at a wrong address for a while loses nothing.
+    /// Takes a queue out of the catalogue if its pool does not have it, and did not have it in the
+    /// walk before. So a pool that is reached at a wrong address for a while loses nothing.
     pub(super) async fn settle_place(&self, queue: &QueueId) -> Result<(), Error> {
         let Some(place) = self.0.management.find_queue(queue).await? else { return Ok(()) };
         let empty = &self.0.empty_places.0;

@@ -50,8 +50,8 @@ impl PoolStore for PooledStore {
 }
 
 impl PooledStore {
-    /// Reads the list of pools if it has changed, and uses those pools. Callers share a request that
-    /// began after they asked, so each waits for two at most.
+    /// Reads the list of pools if it has changed, and uses those pools. Callers share a request
+    /// that began after they asked, so each waits for two at most.
     pub async fn refresh_pools(&self) -> Result<(), Error> {
         let before = self.0.known_pools.refreshes.load(Ordering::SeqCst);
         let mut known = self.0.known_pools.list.lock().await;
@@ -82,8 +82,8 @@ impl PooledStore {
         }
     }
 
-    /// Refreshes the list of pools at intervals, and removes retired pools that have no queues any more,
-    /// for as long as this store exists.
+    /// Refreshes the list of pools at intervals, and removes retired pools that have no queues any
+    /// more, for as long as this store exists.
     pub fn follow_pools(&self) {
         let this = Arc::downgrade(&self.0);
         tokio::spawn(async move {
@@ -108,8 +108,9 @@ impl PooledStore {
         });
     }
 
-    /// Removes the retired pools that have no queues, and opens pools again that a process has closed and
-    /// not opened, because it was killed. A change of an address that is running begins again then.
+    /// Removes the retired pools that have no queues, and opens pools again that a process has
+    /// closed and not opened, because it was killed. A change of an address that is running begins
+    /// again then.
     async fn remove_unused_pools(&self) -> Result<(), Error> {
         let Some(mut list) = self.0.management.load_pools(None).await? else { return Ok(()) };
         let retired = list.pools.iter().filter(|stored| stored.pool.is_retired);
@@ -125,9 +126,10 @@ impl PooledStore {
         self.replace_pools(list.version.clone().as_ref(), &list).await.map(drop)
     }
 
-    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none. Places of
-    /// queues that do not exist in these pools are removed. A pool whose deleted queues have dead letters to
-    /// forward is in use, and so is one that does not answer, because it may have some.
+    /// Searches the whole catalogue for queues of these pools. Returns the pools that have none.
+    /// Places of queues that do not exist in these pools are removed. A pool whose deleted queues
+    /// have dead letters to forward is in use, and so is one that does not answer, because it may
+    /// have some.
     ///
     /// # Errors
     ///

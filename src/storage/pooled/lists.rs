@@ -18,8 +18,8 @@ use crate::storage::{
 const READS_IN_FLIGHT_MAX: usize = 64;
 
 impl PooledStore {
-    /// Lists queues by the catalogue. A queue whose pool is down is listed without its metadata, unless
-    /// the listing needs it, so that a project sees the names of all its queues.
+    /// Lists queues by the catalogue. A queue whose pool is down is listed without its metadata,
+    /// unless the listing needs it, so that a project sees the names of all its queues.
     pub(super) async fn list_placed_queues(
         &self,
         project: &ProjectId,
@@ -63,8 +63,9 @@ impl PooledStore {
         }
     }
 
-    /// Measures the next queues of the catalogue. Those of a pool that is down count as this process
-    /// has last measured them, so that quotas still bound what their project stores elsewhere.
+    /// Measures the next queues of the catalogue. Those of a pool that is down count as this
+    /// process has last measured them, so that quotas still bound what their project stores
+    /// elsewhere.
     pub(super) async fn measure_placed_queues(
         &self,
         project: &ProjectId,
@@ -97,8 +98,8 @@ impl PooledStore {
         Ok(last_usages.get(&queue).unwrap_or_default())
     }
 
-    /// Summarizes the queues of each store by one call to it. Returns the summaries of the first queues,
-    /// up to the one that its store has left out.
+    /// Summarizes the queues of each store by one call to it. Returns the summaries of the first
+    /// queues, up to the one that its store has left out.
     pub(super) async fn summarize_placed_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
         let stores: Vec<_> = queues.iter().map(|queue| self.store_with(queue)).collect();
         let stores: Vec<_> = stream::iter(stores).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;

@@ -1,5 +1,5 @@
-//! The maintenance and the admission of the stores of a service with pools. In a service, each pool is
-//! maintained by a task of its own, so that none waits for another: see `pools.rs`.
+//! The maintenance and the admission of the stores of a service with pools. In a service, each pool
+//! is maintained by a task of its own, so that none waits for another: see `pools.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,8 @@ impl Maintenance for PooledStore {
         Ok(try_join_all(stores.iter().map(|store| store.maintain(schedule))).await?.into_iter().sum())
     }
 
-    /// Does a step in each store, and as many as it takes until all stores have reached the same queue.
+    /// Does a step in each store, and as many as it takes until all stores have reached the same
+    /// queue.
     async fn maintain_step(&self, after: Option<&QueueId>) -> Result<Option<QueueId>, Error> {
         let stores = self.stores();
         let reached = try_join_all(stores.iter().map(|store| store.maintain_step(after))).await?;

@@ -1,17 +1,19 @@
-//! Many stores behind one service. The *management store* has the catalogue, which says in which pool
-//! each queue is, and the queues of the virtual pool. Each other pool is a Redis store of its own.
+//! Many stores behind one service. The *management store* has the catalogue, which says in which
+//! pool each queue is, and the queues of the virtual pool. Each other pool is a Redis store of its
+//! own.
 //!
-//! A process remembers where queues are. This may be outdated, so a store that does not have the queue
-//! refuses the operation, and the process asks the catalogue: see `search.rs`. So an operation on a
-//! queue whose place is known needs no more round trips than without pools.
+//! A process remembers where queues are. This may be outdated, so a store that does not have the
+//! queue refuses the operation, and the process asks the catalogue: see `search.rs`. So an
+//! operation on a queue whose place is known needs no more round trips than without pools.
 //!
 //! A queue is put into the catalogue, then created in its pool under the epoch of its place. It is
-//! deleted in its pool, then removed from the catalogue. Each step may be repeated. A crash in between
-//! leaves a place without a queue, which the next creation uses, or which the janitor removes.
+//! deleted in its pool, then removed from the catalogue. Each step may be repeated. A crash in
+//! between leaves a place without a queue, which the next creation uses, or which the janitor
+//! removes.
 //!
-//! A place names its pool, and the list of pools has the address. The address does not change while the
-//! catalogue has a place in the pool. So an operation that changes anything at a place, or concludes
-//! that a queue does not exist, refreshes the list after it has read the place.
+//! A place names its pool, and the list of pools has the address. The address does not change while
+//! the catalogue has a place in the pool. So an operation that changes anything at a place, or
+//! concludes that a queue does not exist, refreshes the list after it has read the place.
 
 mod claims;
 mod databases;

@@ -34,7 +34,8 @@ impl PooledStore {
         Ok(this)
     }
 
-    /// Returns the management store. Its maintenance is the task of the caller; that of the pools is done.
+    /// Returns the management store. Its maintenance is the task of the caller; that of the pools
+    /// is done.
     #[must_use]
     pub fn management(&self) -> Arc<dyn Driver> {
         self.0.management.clone()

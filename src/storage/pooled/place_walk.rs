@@ -28,8 +28,8 @@ pub(super) struct PlaceWalk {
 }
 
 impl PlaceWalk {
-    /// Returns the next queues, all of one project; `None` at the end. A queue that is in the catalogue
-    /// need not exist.
+    /// Returns the next queues, all of one project; `None` at the end. A queue that is in the
+    /// catalogue need not exist.
     pub(super) async fn next(&mut self, store: &dyn Driver) -> Result<Option<Vec<(QueueId, Place)>>, Error> {
         loop {
             if let Some((project, after)) = self.current.take() {

@@ -1,4 +1,5 @@
-//! The pools that a process uses: their stores, their states, and the choice of one for a new queue.
+//! The pools that a process uses: their stores, their states, and the choice of one for a new
+//! queue.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -187,8 +188,8 @@ impl PooledStore {
         }
     }
 
-    /// Chooses a pool for a new queue, at random by the weights; `None` for the virtual pool. A queue
-    /// gets a pool of its flavor, or one without a flavor if it asks for none.
+    /// Chooses a pool for a new queue, at random by the weights; `None` for the virtual pool. A
+    /// queue gets a pool of its flavor, or one without a flavor if it asks for none.
     ///
     /// # Errors
     ///
@@ -232,8 +233,8 @@ impl PooledStore {
     }
 }
 
-/// Reports whether a pool can be used, until it is dropped. It must not have the database of the management
-/// store, with which it is compared once.
+/// Reports whether a pool can be used, until it is dropped. It must not have the database of the
+/// management store, with which it is compared once.
 async fn watch_pool(
     name: PoolName,
     redis: RedisStore,

@@ -19,8 +19,8 @@ use crate::storage::{
 /// Maximum number of attempts to create a queue, each of which follows a concurrent deletion or a
 /// move.
 const ATTEMPTS_MAX: usize = 32;
-/// Maximum duration of an attempt to end the epoch of a refused queue in its pool. The place may take
-/// three times as long to be removed.
+/// Maximum duration of an attempt to end the epoch of a refused queue in its pool. The place may
+/// take three times as long to be removed.
 const GIVE_BACK_MAX: Duration = Duration::from_millis(500);
 
 #[async_trait]
@@ -132,7 +132,8 @@ impl PooledStore {
             };
             match self.create_at(queue, metadata, &place).await {
                 Ok(Some(Creation::Created)) => {
-                    // If the pool seemed to refuse the queue to another process, it has another place.
+                    // If the pool seemed to refuse the queue to another process, it has another
+                    // place.
                     let ((), now) = join(self.announce(queue), self.0.management.find_queue(queue)).await;
                     if place.pool.is_none() || now?.is_some_and(|now| now.pool == place.pool) {
                         return Ok(Creation::Created);
@@ -176,8 +177,8 @@ impl PooledStore {
         Ok(None)
     }
 
-    /// Makes sure that this process knows the address of the pool of a place, which was read from the
-    /// catalogue before. The address does not change while the place is there: see
+    /// Makes sure that this process knows the address of the pool of a place, which was read from
+    /// the catalogue before. The address does not change while the place is there: see
     /// `broker/pools.rs`.
     pub(super) async fn confirm_pool(&self, place: &Place) -> Result<(), Error> {
         if place.pool.is_some() { self.refresh_pools().await } else { Ok(()) }
@@ -185,7 +186,8 @@ impl PooledStore {
 
     /// Takes a queue out of the catalogue if its pool does not have it. Returns whether it is out.
     ///
-    /// First the pool ends the epoch of the place. So a creation that is in progress needs another place.
+    /// First the pool ends the epoch of the place. So a creation that is in progress needs another
+    /// place.
     pub(super) async fn remove_empty_place(&self, queue: &QueueId, place: &Place) -> Result<bool, Error> {
         let Some(pool) = &place.pool else { return Ok(false) };
         self.confirm_pool(place).await?;
@@ -199,8 +201,8 @@ impl PooledStore {
         }
     }
 
-    /// Takes a queue that its pool has refused to create out of the catalogue, so that the next attempt
-    /// can choose another pool. Returns whether it is out.
+    /// Takes a queue that its pool has refused to create out of the catalogue, so that the next
+    /// attempt can choose another pool. Returns whether it is out.
     async fn give_back(&self, queue: &QueueId, place: &Place) -> bool {
         let Some(Ok(pool)) = place.pool.as_ref().map(|pool| self.pool(pool)) else { return false };
         let given_back = async {
@@ -235,8 +237,8 @@ impl PooledStore {
         if place.pool.is_none() { Ok(()) } else { self.0.management.remove_place(queue, place, last_number).await }
     }
 
-    /// Creates the queue at this place. Returns `None` if it has another place by now, or if a move of it
-    /// must be settled first.
+    /// Creates the queue at this place. Returns `None` if it has another place by now, or if a move
+    /// of it must be settled first.
     async fn create_at(&self, queue: &QueueId, metadata: &Metadata, place: &Place) -> Result<Option<Creation>, Error> {
         let Some(pool) = &place.pool else {
             return match self.0.management.create_queue(queue, metadata).await {
@@ -261,8 +263,9 @@ impl PooledStore {
         }
     }
 
-    /// Notifies the processes whose clients wait for messages of a queue, because it has another place
-    /// now. A notification that is lost delays those clients, until they look again by themselves.
+    /// Notifies the processes whose clients wait for messages of a queue, because it has another
+    /// place now. A notification that is lost delays those clients, until they look again by
+    /// themselves.
     pub(super) async fn announce(&self, queue: &QueueId) {
         if let Err(error) = self.0.management.announce_place(queue).await {
             debug!(%queue, %error, "cannot announce the place of a queue");
@@ -270,8 +273,8 @@ impl PooledStore {
     }
 }
 
-/// Returns whether a queue that had a known place has this one because it was moved, or a move of it has
-/// begun or was undone.
+/// Returns whether a queue that had a known place has this one because it was moved, or a move of
+/// it has begun or was undone.
 fn is_after_move(known: &Place, place: &Place) -> bool {
     place.pool != known.pool || place.epoch.0 == known.epoch.0 + 1
 }

@@ -1,9 +1,9 @@
 //! Finds the store that has a queue.
 //!
 //! An operation is tried in one store after the other, until one has the queue: first where the
-//! process remembers it, then where the catalogue says. If the catalogue says the same, the queue does
-//! not exist there: it is being created or deleted, or a crash has interrupted that. Or the queue
-//! moves to another pool. Then the search waits for the end of the move, and goes on.
+//! process remembers it, then where the catalogue says. If the catalogue says the same, the queue
+//! does not exist there: it is being created or deleted, or a crash has interrupted that. Or the
+//! queue moves to another pool. Then the search waits for the end of the move, and goes on.
 
 use std::sync::Arc;
 
@@ -91,8 +91,8 @@ impl Search<'_> {
         while let Some(tried) = place.take_if(|place| self.last.as_ref().is_some_and(|last| last.place == *place)) {
             let deadline = *self.deadline.get_or_insert_with(|| pooled.move_deadline());
             let must_retry = pooled.settle(queue, tried.pool.as_ref(), deadline).await?;
-            // If the queue still has this place, and its store had neither the queue nor a part in a move,
-            // the queue does not exist.
+            // If the queue still has this place, and its store had neither the queue nor a part in
+            // a move, the queue does not exist.
             let now = pooled.0.management.find_queue(queue).await?;
             if must_retry {
                 self.last = None;
@@ -145,7 +145,8 @@ impl PooledStore {
         std::ptr::eq(store.watchers(), self.0.nowhere.watchers())
     }
 
-    /// Returns the store of a pool. Its operations fail if they are on a queue that it does not have.
+    /// Returns the store of a pool. Its operations fail if they are on a queue that it does not
+    /// have.
     pub(super) fn store_of(&self, pool: Option<&PoolName>) -> Result<Arc<dyn Driver>, Error> {
         match pool {
             None => Ok(self.0.virtual_pool.clone()),

@@ -1,5 +1,5 @@
-//! What belongs to no queue, and is in the management store: records, such as tokens, and quotas. The catalogue is
-//! there too.
+//! What belongs to no queue, and is in the management store: records, such as tokens, and quotas.
+//! The catalogue is there too.
 
 use async_trait::async_trait;
 

@@ -33,7 +33,8 @@ impl WatchStore for PooledStore {
 
     async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
         at!(self, queue, store => async {
-            // All messages that a queue will have are after its creation, whatever clock its pool has.
+            // All messages that a queue will have are after its creation, whatever clock its pool
+            // has.
             if self.is_nowhere(&*store) { Ok(QueueStatus::default()) } else { store.queue_status(queue).await }
         })
     }
@@ -41,8 +42,8 @@ impl WatchStore for PooledStore {
 
 impl PooledStore {
     /// Subscribes to a queue whose place has been read, if it is watched and was subscribed to in
-    /// another pool. Then notifies all its waiters, because notifications may have been lost. If this
-    /// fails, the next operation on the queue tries again.
+    /// another pool. Then notifies all its waiters, because notifications may have been lost. If
+    /// this fails, the next operation on the queue tries again.
     pub(super) async fn follow_place(&self, queue: &QueueId, pool: Option<&PoolName>) {
         let before = self.0.subscribed.lock().get(queue).cloned();
         if before.is_none_or(|before| before == Subscription::At(pool.cloned())) {
@@ -57,8 +58,8 @@ impl PooledStore {
         }
     }
 
-    /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look for
-    /// messages now, and so find the queues at their places.
+    /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look
+    /// for messages now, and so find the queues at their places.
     pub(super) fn follow_reopened_pool(&self, pool: &PoolName) {
         for queue in self.0.subscribed.end_in(pool) {
             self.watchers().notify_all(&queue);

@@ -5,8 +5,8 @@ use std::sync::Weak;
 use super::{Parts, PooledStore};
 use crate::storage::Error;
 
-/// A reference to the stores for what they own: their expiry timers, and the destinations of messages
-/// that leave one of them.
+/// A reference to the stores for what they own: their expiry timers, and the destinations of
+/// messages that leave one of them.
 #[derive(Clone)]
 pub(super) struct WeakStore(pub(super) Weak<Parts>);
 

@@ -1,5 +1,5 @@
-//! The catalogue of queues in Redis. It is part of the registers: the registration of a queue that is
-//! in a pool names the pool, and its version is the epoch of the place.
+//! The catalogue of queues in Redis. It is part of the registers: the registration of a queue that
+//! is in a pool names the pool, and its version is the epoch of the place.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -155,8 +155,8 @@ fn term(id: ClaimId, now_us: u64, reply: &mut Reply) -> Result<(u32, u64), Error
     Ok((ttl_s, now_us.saturating_sub(since_us) / 1_000_000))
 }
 
-/// Returns the error for a claim that was created before its queue moved, and could not be read after
-/// that. It moves with the queue, so the request must not be repeated in the other pool.
+/// Returns the error for a claim that was created before its queue moved, and could not be read
+/// after that. It moves with the queue, so the request must not be repeated in the other pool.
 fn unknown_if_moved(error: Error) -> Error {
     match error {
         Error::NoQueue => Error::Unavailable("the queue moved to another pool after it was claimed from".to_owned()),

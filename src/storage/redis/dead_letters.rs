@@ -33,10 +33,10 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script that takes messages. If all that it selects become dead letters, it runs again and
-    /// selects the next ones, in at most [`DEAD_LETTER_STEPS_MAX`] batches, or one if the queue is its own
-    /// dead-letter queue. Then it notifies the waiters of this process, because there may be others, and
-    /// returns `None`.
+    /// Runs a script that takes messages. If all that it selects become dead letters, it runs again
+    /// and selects the next ones, in at most [`DEAD_LETTER_STEPS_MAX`] batches, or one if the queue
+    /// is its own dead-letter queue. Then it notifies the waiters of this process, because there
+    /// may be others, and returns `None`.
     pub(super) async fn take_next(
         &self,
         script: &Script,

@@ -123,8 +123,8 @@ impl DeliveryStore for RedisStore {
 }
 
 impl RedisStore {
-    /// Visits the due queues, among them those whose delivery leases have expired. If this fails, the janitor
-    /// does it later.
+    /// Visits the due queues, among them those whose delivery leases have expired. If this fails,
+    /// the janitor does it later.
     async fn visit_due_queues(self) {
         if let Err(error) = self.apply_all_due().await {
             debug!(%error, "cannot visit the due queues after the loss of a process");

@@ -256,9 +256,9 @@ pub(super) fn last_reply(slot: u16, retry_slot: &str) -> String {
 
 /// Returns a key in a slot that never exists. Deleting it shows whether Redis can write.
 ///
-/// In a cluster, every script gets it. A server that is handing the slot over refuses a script if one
-/// of its keys is missing. Without this key, the server would run a script whose keys all exist, and
-/// end it in the middle when it uses a key that it has just emptied.
+/// In a cluster, every script gets it. A server that is handing the slot over refuses a script if
+/// one of its keys is missing. Without this key, the server would run a script whose keys all
+/// exist, and end it in the middle when it uses a key that it has just emptied.
 pub(super) fn absent(slot: u16) -> String {
     of_slot(slot, "probe")
 }

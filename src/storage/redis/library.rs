@@ -1,7 +1,7 @@
 //! The library of Lua functions, which consists of the definitions in `scripts/shared` and the
-//! functions (`script.rs`). It is loaded into a server once (`connection/functions.rs`). Its name and
-//! the names of its functions end with a hash of its text, so that processes of several releases can
-//! use one server.
+//! functions (`script.rs`). It is loaded into a server once (`connection/functions.rs`). Its name
+//! and the names of its functions end with a hash of its text, so that processes of several
+//! releases can use one server.
 //!
 //! A server that does not run the library runs the same text as a script.
 
@@ -66,8 +66,8 @@ impl Library {
         Self { text, script, script_sha, functions: functions.collect() }
     }
 
-    /// Returns the name of a function in Redis. With `requires_queue`, it fails with `NOQUEUE` if its
-    /// queue does not exist, unless it is one of those for any queue.
+    /// Returns the name of a function in Redis. With `requires_queue`, it fails with `NOQUEUE` if
+    /// its queue does not exist, unless it is one of those for any queue.
     pub(super) fn function(&self, script: &Script, requires_queue: bool) -> &Str {
         &self.functions[script.name][usize::from(requires_queue)]
     }
@@ -88,8 +88,8 @@ end
 ";
 const CALL_REGISTERED: &str = "return registered[table.remove(ARGV)](KEYS, ARGV)\n";
 
-/// Returns the Lua that registers all functions. Constants are replaced by their values, because Lua
-/// allows 200 local variables.
+/// Returns the Lua that registers all functions. Constants are replaced by their values, because
+/// Lua allows 200 local variables.
 fn definitions(clock: Clock) -> String {
     let clock = match clock {
         Clock::Redis => lua!("shared/clock"),
@@ -117,8 +117,8 @@ fn definition(script: &Script, shared_constants: &HashMap<&str, &str>) -> String
     )
 }
 
-/// Returns the text with the names of constants replaced by their values, without the definitions of
-/// constants and without comments.
+/// Returns the text with the names of constants replaced by their values, without the definitions
+/// of constants and without comments.
 fn inline(constants: &HashMap<&str, &str>, text: &str) -> String {
     let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let mut inlined = String::with_capacity(text.len());

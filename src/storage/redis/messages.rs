@@ -210,8 +210,8 @@ impl RedisStore {
     }
 
     /// Returns the messages of a page with their states. Without messages that have been deleted
-    /// since, and without those that the listing no longer includes, because they have been claimed.
-    /// Shortens the page if the claims of its messages are large.
+    /// since, and without those that the listing no longer includes, because they have been
+    /// claimed. Shortens the page if the claims of its messages are large.
     async fn listed_with_states(
         &self,
         queue: &QueueId,

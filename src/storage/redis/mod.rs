@@ -114,14 +114,14 @@ impl RedisStore {
         Ok(this)
     }
 
-    /// Ends the tasks of the store, which is not used any more. Its connections are closed when its last
-    /// clone is dropped.
+    /// Ends the tasks of the store, which is not used any more. Its connections are closed when its
+    /// last clone is dropped.
     pub(super) fn close(&self) {
         self.connection.close();
     }
 
-    /// Returns the same store for operations that fail with [`Error::NoQueue`] if their queue does not
-    /// exist. Posts, lookups of queues and lists of tasks do not.
+    /// Returns the same store for operations that fail with [`Error::NoQueue`] if their queue does
+    /// not exist. Posts, lookups of queues and lists of tasks do not.
     pub(super) fn requiring_queues(&self) -> Self {
         Self { connection: self.connection.requiring_queues(), ..self.clone() }
     }
@@ -132,8 +132,8 @@ impl RedisStore {
         self.other_stores.set(destinations);
     }
 
-    /// Moves the clock of one queue, for tests: `offset_us` is added to the clock of Redis. The store
-    /// must have been opened with [`Clock::Movable`].
+    /// Moves the clock of one queue, for tests: `offset_us` is added to the clock of Redis. The
+    /// store must have been opened with [`Clock::Movable`].
     pub async fn set_clock(&self, queue: &QueueId, offset_us: i64) -> Result<(), Error> {
         assert_eq!(self.connection.clock(), Clock::Movable, "the clock of this store cannot be moved");
         let clock = QueueKeys::of(queue).clock();

@@ -1,5 +1,5 @@
-//! The second step of a pop, which deletes its messages. Pops of a queue that come to it while its script is
-//! in flight are completed together by the next script.
+//! The second step of a pop, which deletes its messages. Pops of a queue that come to it while its
+//! script is in flight are completed together by the next script.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,8 +48,8 @@ impl Pops {
         self.state().repeated.remove(&pop);
     }
 
-    /// Deletes the messages of a pop, even if the caller is dropped. It must not be called again for the
-    /// same pop before it has returned.
+    /// Deletes the messages of a pop, even if the caller is dropped. It must not be called again
+    /// for the same pop before it has returned.
     pub(super) async fn complete(&self, connection: &Connection, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
         let (outcome, completed) = oneshot::channel();
         if let Some(pops) = self.enqueue(queue, Pop { id: pop, outcome }) {
@@ -71,8 +71,8 @@ impl Pops {
         Some(pops)
     }
 
-    /// Completes the pops of a queue until none waits. After an error, the pops that wait fail too, because
-    /// they would wait for the same store.
+    /// Completes the pops of a queue until none waits. After an error, the pops that wait fail too,
+    /// because they would wait for the same store.
     async fn complete_all(self, connection: Connection, queue: QueueId, mut pops: UnboundedReceiver<Pop>) {
         let mut batch = Vec::new();
         while self.fill(&mut batch, &queue, &mut pops) {
@@ -86,8 +86,8 @@ impl Pops {
         }
     }
 
-    /// Adds the pops that wait to those of the next script. Returns whether there are any; if not, the task
-    /// must end.
+    /// Adds the pops that wait to those of the next script. Returns whether there are any; if not,
+    /// the task must end.
     fn fill(&self, batch: &mut Vec<Pop>, queue: &QueueId, pops: &mut UnboundedReceiver<Pop>) -> bool {
         let mut state = self.state();
         while batch.len() < POPS_MAX

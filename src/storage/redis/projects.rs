@@ -7,8 +7,8 @@ use super::maintenance::walk::project_of;
 use crate::domain::ProjectId;
 use crate::storage::{Error, ProjectPage, QueueStore};
 
-/// Maximum number of commands in flight for one call. The registers of the projects are in different
-/// slots.
+/// Maximum number of commands in flight for one call. The registers of the projects are in
+/// different slots.
 const COMMANDS_IN_FLIGHT_MAX: usize = 16;
 
 impl RedisStore {

@@ -154,9 +154,9 @@ impl RedisStore {
         self.create_registered(queue, metadata, epoch.0).await
     }
 
-    /// Deletes the queue from this store, which is a pool. If it does not exist, makes sure that it is
-    /// not created under this epoch or an earlier one. Returns the last rank, fence or number that it
-    /// may have assigned.
+    /// Deletes the queue from this store, which is a pool. If it does not exist, makes sure that it
+    /// is not created under this epoch or an earlier one. Returns the last rank, fence or number
+    /// that it may have assigned.
     pub(in crate::storage) async fn delete_placed_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<u64, Error> {
         for _ in 0..ATTEMPTS_MAX {
             self.delete_and_unregister(queue, Bytes::new()).await?;
@@ -170,9 +170,9 @@ impl RedisStore {
         )))
     }
 
-    /// Makes sure that the queue is not created in this store, which is a pool, under this epoch or an
-    /// earlier one, unless it exists. Returns the last rank, fence or number that it may have assigned;
-    /// `None` if it exists.
+    /// Makes sure that the queue is not created in this store, which is a pool, under this epoch or
+    /// an earlier one, unless it exists. Returns the last rank, fence or number that it may have
+    /// assigned; `None` if it exists.
     pub(in crate::storage) async fn end_absent_queue(
         &self,
         queue: &QueueId,
@@ -217,8 +217,8 @@ impl RedisStore {
     }
 
     /// Deletes the queue, or invalidates `orphan`, the version of a registration that has no queue.
-    /// Then removes the registration, unless the name has been registered again. Returns the last rank,
-    /// fence or number that the queue may have assigned; `None` if no version has ended.
+    /// Then removes the registration, unless the name has been registered again. Returns the last
+    /// rank, fence or number that the queue may have assigned; `None` if no version has ended.
     pub(super) async fn delete_and_unregister(&self, queue: &QueueId, orphan: Bytes) -> Result<Option<u64>, Error> {
         let args = [orphan, Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes()), arguments::number(0)];
         let mut reply = self.connection.run(&QUEUE_DELETE, &QueueKeys::of(queue), &args).await?;

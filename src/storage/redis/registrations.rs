@@ -108,8 +108,8 @@ impl RedisStore {
         }
     }
 
-    /// Registers a queue that is about to be created, unless it is registered. Returns the version of
-    /// its registration.
+    /// Registers a queue that is about to be created, unless it is registered. Returns the version
+    /// of its registration.
     ///
     /// # Errors
     ///
@@ -122,8 +122,8 @@ impl RedisStore {
         }
     }
 
-    /// Registers a queue, and its project before and afterwards. Returns the registration that there
-    /// is now, and whether this call has made it.
+    /// Registers a queue, and its project before and afterwards. Returns the registration that
+    /// there is now, and whether this call has made it.
     pub(super) async fn register_with_project(
         &self,
         queue: &QueueId,
@@ -192,7 +192,8 @@ impl RedisStore {
         Ok(self.registrations(&keys::queue_register(queue.project()), &from, &to, 1).await?.pop())
     }
 
-    /// Returns up to `limit` registered names of queues in this range, whether the queues exist or not.
+    /// Returns up to `limit` registered names of queues in this range, whether the queues exist or
+    /// not.
     pub(super) async fn registered_names(
         &self,
         project: &ProjectId,

@@ -15,8 +15,8 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// Wraps a reply. One that is not a list counts as a list of one item. `is_repeated` says whether an
-    /// earlier attempt may have run too.
+    /// Wraps a reply. One that is not a list counts as a list of one item. `is_repeated` says
+    /// whether an earlier attempt may have run too.
     pub(super) fn new(value: Value, is_repeated: bool) -> Self {
         let items = match value {
             Value::Array(items) => items,

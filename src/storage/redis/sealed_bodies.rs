@@ -82,8 +82,8 @@ impl RedisStore {
         Ok((bodies.collect(), place))
     }
 
-    /// Lists bodies of the outbox from its end, because values leave it at its beginning. `place` is
-    /// the number of values that were visited.
+    /// Lists bodies of the outbox from its end, because values leave it at its beginning. `place`
+    /// is the number of values that were visited.
     async fn list_in_outbox(&self, queue: &QueueId, place: &Bytes) -> Result<(Vec<StoredBody>, Option<Bytes>), Error> {
         let visited = if place.is_empty() { 0 } else { reply::parse_number(&String::from_utf8_lossy(place))? };
         let (first, last) = (format!("-{}", visited + MOVING_PER_STEP), format!("-{}", visited + 1));

@@ -5,9 +5,9 @@
 //! process should act at once. Processes know each other by heartbeats on the same channel, and
 //! each computes which of them is chosen for the queue (rendezvous hashing).
 //!
-//! If a process is lost, its leases expire at most [`DELIVERY_LEASE_DURATION`] later. Then one of the other
-//! processes visits all due queues, because the next visit of the janitor may be much later. A process
-//! does this after its start, too: it may be the successor of a lost one.
+//! If a process is lost, its leases expire at most [`DELIVERY_LEASE_DURATION`] later. Then one of
+//! the other processes visits all due queues, because the next visit of the janitor may be much
+//! later. A process does this after its start, too: it may be the successor of a lost one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -29,7 +29,8 @@ use crate::storage::deliveries::{DELIVERY_LEASE_DURATION, SIGNALS_MAX};
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after its last heartbeat for which a process counts as live.
 const HEARTBEAT_LIFETIME: Duration = Duration::from_secs(3);
-/// Names the visit of due queues where processes compute which of them is chosen. No hash tag is empty.
+/// Names the visit of due queues where processes compute which of them is chosen. No hash tag is
+/// empty.
 const VISIT: &str = "";
 /// Begins a heartbeat, and separates the parts of a payload. No hash tag contains it.
 const SEPARATOR: char = ' ';
@@ -77,8 +78,8 @@ impl Signals {
         Self(Arc::new(Shared { id, sender, peers, holders, start: Once::new(), connection }))
     }
 
-    /// Returns a receiver of all signals from now on. The first call starts to subscribe. `visit` visits the
-    /// due queues after the loss of a process.
+    /// Returns a receiver of all signals from now on. The first call starts to subscribe. `visit`
+    /// visits the due queues after the loss of a process.
     pub(super) fn receiver(
         &self,
         connection: &Connection,
@@ -110,8 +111,8 @@ impl Signals {
         self.holders().remove(queue);
     }
 
-    /// Returns whether this process takes leases that lost holders have not ended. After an outage of the
-    /// store, it gives them time to renew their leases first.
+    /// Returns whether this process takes leases that lost holders have not ended. After an outage
+    /// of the store, it gives them time to renew their leases first.
     pub(super) fn replaces_lost_holders(&self) -> bool {
         let connection = self.connection();
         let is_connected =
@@ -172,7 +173,8 @@ impl Signals {
         connection.heard_at = now;
     }
 
-    /// Forgets the processes that are lost. Returns the time until the due queues are to be visited.
+    /// Forgets the processes that are lost. Returns the time until the due queues are to be
+    /// visited.
     fn forget_lost(&self) -> Option<Duration> {
         let mut lost_at = None;
         self.peers().retain(|_, heard| {

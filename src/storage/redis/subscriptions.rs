@@ -146,8 +146,8 @@ pub(super) fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {
     <[u8; ID_BYTES]>::try_from(bytes).map(SubscriptionId::from_bytes).map_err(invalid)
 }
 
-/// Reads a subscription and how far its deliveries have come. `records` are its record and that of its
-/// progress.
+/// Reads a subscription and how far its deliveries have come. `records` are its record and that of
+/// its progress.
 fn read_status(
     queue: &QueueId,
     id: SubscriptionId,

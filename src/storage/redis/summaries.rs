@@ -10,8 +10,8 @@ use super::script::QUEUE_SUMMARY;
 use crate::domain::{QueueId, Summary, Totals};
 use crate::storage::{Error, complete_summaries};
 
-/// Maximum number of scripts in flight for one call. The queues of a call are in different slots, so
-/// one script cannot read several of them.
+/// Maximum number of scripts in flight for one call. The queues of a call are in different slots,
+/// so one script cannot read several of them.
 const SCRIPTS_IN_FLIGHT_MAX: usize = 16;
 
 impl RedisStore {

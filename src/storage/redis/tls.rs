@@ -195,8 +195,8 @@ impl fmt::Debug for Rejection {
     }
 }
 
-/// Returns why the certificate of a server was not accepted, if an error of `fred` with these details
-/// says so.
+/// Returns why the certificate of a server was not accepted, if an error of `fred` with these
+/// details says so.
 pub(super) fn rejection(details: &str) -> Option<&str> {
     details.split_once("OtherError(\"")?.1.split('"').next()
 }

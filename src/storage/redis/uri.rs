@@ -35,8 +35,8 @@ pub enum Clock {
     /// `TIME` of Redis.
     #[default]
     Redis,
-    /// For tests: `TIME` of Redis plus an offset, which tests set for each queue. Such a store has a
-    /// layout of its own, so that no other process uses it.
+    /// For tests: `TIME` of Redis plus an offset, which tests set for each queue. Such a store has
+    /// a layout of its own, so that no other process uses it.
     Movable,
 }
 
@@ -192,7 +192,8 @@ fn config_of(uri: &RedisUriParts<'_>) -> Result<Config, &'static str> {
     let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let given = |text| Ok::<_, &'static str>(Some(decoded(text)?).filter(|text| !text.is_empty()));
     let (username, password) = (given(username)?, given(password)?);
-    // A store that is unreachable at the start is waited for, like one that becomes unreachable later.
+    // A store that is unreachable at the start is waited for, like one that becomes unreachable
+    // later.
     Ok(Config { server, username, password, database, fail_fast: false, ..Config::default() })
 }
 

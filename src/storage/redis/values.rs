@@ -1,8 +1,8 @@
 //! Reads values of a queue with plain commands, mostly those whose names a script has returned.
 //!
 //! Lua in Redis hashes every byte of every string that it gets, so large values do not pass through
-//! scripts. A queue in a pool may have been paused for a move before such a command. It has no values
-//! then, although none was deleted.
+//! scripts. A queue in a pool may have been paused for a move before such a command. It has no
+//! values then, although none was deleted.
 
 use bytes::Bytes;
 use fred::types::Value;
@@ -13,8 +13,8 @@ use crate::domain::QueueId;
 use crate::storage::{Error, QueueStore};
 
 impl RedisStore {
-    /// Returns the values of these fields of a hash of the queue, `None` for one that has been deleted.
-    /// The values must fit into one reply.
+    /// Returns the values of these fields of a hash of the queue, `None` for one that has been
+    /// deleted. The values must fit into one reply.
     pub(super) async fn values_of(
         &self,
         queue: &QueueId,
@@ -29,7 +29,8 @@ impl RedisStore {
         Ok(values)
     }
 
-    /// Runs a command that reads values of a key of the queue. Its reply is empty if there are none.
+    /// Runs a command that reads values of a key of the queue. Its reply is empty if there are
+    /// none.
     pub(super) async fn read_values(
         &self,
         queue: &QueueId,
@@ -49,11 +50,11 @@ impl RedisStore {
         Ok(fields.iter().map(|_| reply.bytes_or_nil()).collect())
     }
 
-    /// Returns whether values that were not found may be there: their queue may have been paused for a
-    /// move that was undone since.
+    /// Returns whether values that were not found may be there: their queue may have been paused
+    /// for a move that was undone since.
     ///
-    /// Returns [`Error::NoQueue`] if the queue does not exist and operations require it to: it may be
-    /// in another pool.
+    /// Returns [`Error::NoQueue`] if the queue does not exist and operations require it to: it may
+    /// be in another pool.
     async fn must_read_again(&self, queue: &QueueId) -> Result<bool, Error> {
         if !self.connection.requires_queues() {
             return Ok(false);

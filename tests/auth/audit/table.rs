@@ -10,9 +10,8 @@ use crate::auth::matrix::{Benches, CONCURRENCY, ENVIRONMENT, EndedTokens, ROLES,
 use crate::http::Answer;
 use support::redis::RedisServer;
 
-/// The routes that change queues, topics, subscriptions, tasks, tokens, quotas, pools or flavors, and the one of backups,
-/// with the rules of the
-/// policy.
+/// The routes that change queues, topics, subscriptions, tasks, tokens, quotas, pools or flavors,
+/// and the one of backups, with the rules of the policy.
 const CHANGES: [(&str, &str); 41] = [
     ("GET /v2/backup", "backups:create"),
     ("PUT /v2/quotas", "quotas:set"),

@@ -97,8 +97,8 @@ impl TwoStores {
         *self.network.lock().unwrap() = network;
     }
 
-    /// Creates a queue in the first store that delivers each message once, and whose dead letters go to
-    /// `far-dead`.
+    /// Creates a queue in the first store that delivers each message once, and whose dead letters
+    /// go to `far-dead`.
     async fn queue_with_far_dead_letters(&self) -> (QueueId, QueueId) {
         let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "far-dead" });
         (self.near.queue_of("q", keys).await, self.far.id("far-dead"))
@@ -110,8 +110,8 @@ impl TwoStores {
         messages.into_iter().map(|message| message.origin.expect("it is a dead letter").id).collect()
     }
 
-    /// Maintains the first store until `far-dead` has this number of messages. A slow store forwards
-    /// messages after maintenance has returned.
+    /// Maintains the first store until `far-dead` has this number of messages. A slow store
+    /// forwards messages after maintenance has returned.
     async fn maintain_until_arrived(&self, count: usize) {
         until("the messages arrive", async || {
             let has_arrived = self.arrived().await.len() >= count;
@@ -334,8 +334,8 @@ async fn messages_of_a_redrive_to_a_deleted_queue_return(stores: &TwoStores) {
     assert_eq!((stores.near.count(&queue).await, stores.far.count(&other).await), (0, MANY));
 }
 
-/// One forwarder finds no queue, and its return is delayed. Meanwhile the queue is created again, and
-/// another forwarder delivers.
+/// One forwarder finds no queue, and its return is delayed. Meanwhile the queue is created again,
+/// and another forwarder delivers.
 async fn a_delayed_return_doubles_no_message(stores: &TwoStores) {
     let (queue, other) = (stores.near.queue("q").await, stores.far.queue("far-other").await);
     let ids = stores.near.post(&queue, &messages(LONG_S, 5)).await;
@@ -349,7 +349,8 @@ async fn a_delayed_return_doubles_no_message(stores: &TwoStores) {
     let meanwhile = async {
         stores.found_no_queue.notified().await;
         stores.far.create(&other).await;
-        // The reply to the delivery is lost, so that the messages stay in the outbox if they arrive.
+        // The reply to the delivery is lost, so that the messages stay in the outbox if they
+        // arrive.
         stores.set_network(Network::LosesReplies);
         stores.near.run_maintenance().await;
         stores.set_network(Network::Works);

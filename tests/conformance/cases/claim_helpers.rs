@@ -72,8 +72,8 @@ impl Subject {
         self.store().release_claim(queue, id).await.expect(OK);
     }
 
-    /// Posts messages and delivers each of them once. In a queue with a `_max_claim_count` of 1, the next
-    /// claim or pop makes dead letters of them.
+    /// Posts messages and delivers each of them once. In a queue with a `_max_claim_count` of 1,
+    /// the next claim or pop makes dead letters of them.
     pub(in crate::conformance) async fn post_delivered(
         &self,
         queue: &QueueId,

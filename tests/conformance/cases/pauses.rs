@@ -16,8 +16,8 @@ const OVER: Duration = Duration::from_secs(61);
 const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Subject {
-    /// Returns whether a claim and a pop are both refused because the queue is paused. If it is not,
-    /// both must find the same.
+    /// Returns whether a claim and a pop are both refused because the queue is paused. If it is
+    /// not, both must find the same.
     async fn is_paused(&self, queue: &QueueId) -> bool {
         let new = NewClaim {
             limit: 1,

@@ -1,7 +1,7 @@
 //! Tables of records: the interface on which tokens and other records are built.
 //!
-//! The table of these cases is in all stores, which other cases may share. So keys and projects are new in
-//! each case.
+//! The table of these cases is in all stores, which other cases may share. So keys and projects are
+//! new in each case.
 
 use bytes::Bytes;
 use futures::future::join_all;

@@ -189,8 +189,9 @@ pub(in crate::conformance) async fn the_states_of_messages_in_many_claims_are_ri
     }
 }
 
-/// Posts messages of which each is in a claim of its own, and returns their ids. The claim took 1,000
-/// messages, of which the others have been deleted. The number of a claim's client is its position.
+/// Posts messages of which each is in a claim of its own, and returns their ids. The claim took
+/// 1,000 messages, of which the others have been deleted. The number of a claim's client is its
+/// position.
 pub(super) async fn messages_in_large_claims(subject: &Subject, queue: &QueueId) -> Vec<MessageId> {
     const TAKEN: usize = 1_000;
     let mut ids = Vec::new();

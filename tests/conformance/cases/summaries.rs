@@ -79,8 +79,8 @@ pub(in crate::conformance) async fn summaries_are_in_the_order_of_the_queues(sub
     assert_eq!(summaries(subject, &[]).await, []);
 }
 
-/// The queues that one call leaves out are included in a later one. In a shared store, the maintenance of
-/// another process may have applied the changes before the first call.
+/// The queues that one call leaves out are included in a later one. In a shared store, the
+/// maintenance of another process may have applied the changes before the first call.
 pub(in crate::conformance) async fn one_call_applies_due_changes_to_a_bounded_number_of_queues(subject: &Subject) {
     for attempt in 0..if subject.is_shared() { 3 } else { 1 } {
         if read_due_queues(subject, attempt).await > 1 {

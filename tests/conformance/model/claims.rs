@@ -81,9 +81,9 @@ impl Run<'_> {
         assert_eq!(dead_letter_queue, expected);
     }
 
-    /// Takes the next available messages, of which a paused queue has none. Those that were delivered too
-    /// often become dead letters; the others are returned as they are now. If all became dead letters, those
-    /// after them are next, in at most ten steps.
+    /// Takes the next available messages, of which a paused queue has none. Those that were
+    /// delivered too often become dead letters; the others are returned as they are now. If all
+    /// became dead letters, those after them are next, in at most ten steps.
     pub(in crate::conformance) fn deliver(&mut self, limit: usize, prefer: &[u16]) -> Vec<ExpectedMessage> {
         for _ in 0..10 {
             let moved_before = self.moved.len();

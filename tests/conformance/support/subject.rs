@@ -70,7 +70,8 @@ impl Subject {
         self.backend.set_destinations(destinations);
     }
 
-    /// Waits until the store is connected. On a busy machine, that takes longer than an operation waits.
+    /// Waits until the store is connected. On a busy machine, that takes longer than an operation
+    /// waits.
     pub(in crate::conformance) async fn wait_until_ready(&self) {
         until("the store is connected", async || self.backend.is_ready().await).await;
     }
@@ -323,7 +324,8 @@ impl Subject {
         self.store().resume_queue(queue).await.expect(OK);
     }
 
-    /// Begins a pop, which may take nothing. Returns its id, and the messages with the data to restore them.
+    /// Begins a pop, which may take nothing. Returns its id, and the messages with the data to
+    /// restore them.
     pub(in crate::conformance) async fn begin_pop(&self, queue: &QueueId, limit: usize) -> (ClaimId, Vec<Popped>) {
         let pop = ClaimId::random();
         let popped = self.store().pop_messages(queue, pop, limit).await.expect(OK).messages().unwrap_or_default();
@@ -360,8 +362,9 @@ impl Subject {
     /// Runs one maintenance round over all queues of the project.
     pub(in crate::conformance) async fn run_maintenance(&self) {
         if self.is_shared() {
-            // The step that ends the round maintains the next queue of the store. It is this one, not one
-            // of another test. A store that is full belongs to one test, so its refusal does no harm.
+            // The step that ends the round maintains the next queue of the store. It is this one,
+            // not one of another test. A store that is full belongs to one test, so its refusal
+            // does no harm.
             let end = ProjectId::new(&format!("{}-end", self.project)).expect("it is short");
             let end = QueueId::new(end, "end".parse().expect("the name is valid")).expect("it is short");
             let created = self.store().create_queue(&end, &metadata(json!({}))).await;

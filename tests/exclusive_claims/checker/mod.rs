@@ -116,8 +116,8 @@ struct Unreported {
     is_pop: bool,
     /// Maximum number of messages that it may have taken.
     limit: usize,
-    /// Until when it may hold them. A pop is a claim until its messages are deleted: if its process was
-    /// killed in between, they return when that claim expires.
+    /// Until when it may hold them. A pop is a claim until its messages are deleted: if its process
+    /// was killed in between, they return when that claim expires.
     held_until: u64,
 }
 

@@ -23,8 +23,8 @@ async fn assert_refused(api: &Api, level: &str, reason: &str) {
     assert_eq!(queues["queues"], json!([]), "a refused post creates no queue");
 }
 
-/// Sets the level in the metadata of a new queue and of one that exists, which is refused and changes
-/// nothing.
+/// Sets the level in the metadata of a new queue and of one that exists, which is refused and
+/// changes nothing.
 async fn assert_not_settable(api: &Api, level: &str, reason: &str) {
     let assert_refused = async |request: reqwest::RequestBuilder| {
         let response = request.send().await.unwrap();

@@ -46,7 +46,8 @@ impl Answer {
         assert_eq!((self.status, self.durability.as_deref()), (201, Some(level)), "{self:?}");
     }
 
-    /// Asserts that the response says that the messages may exist, without having reached the level.
+    /// Asserts that the response says that the messages may exist, without having reached the
+    /// level.
     fn assert_unknown(&self) {
         assert_eq!((self.status, self.durability.as_deref()), (503, None), "{self:?}");
         assert!(self.description.starts_with("The messages may exist"), "{self:?}");

@@ -9,8 +9,8 @@ use support::waiting::block_until;
 
 const MASTER: &str = "main";
 const SENTINELS: usize = 3;
-/// How often Sentinels ask the servers and inform each other, in milliseconds: the default, and while
-/// they find out about a new group or a new master.
+/// How often Sentinels ask the servers and inform each other, in milliseconds: the default, and
+/// while they find out about a new group or a new master.
 const DEFAULT_MS: [&str; 2] = ["10000", "2000"];
 const FAST_MS: [&str; 2] = ["200", "200"];
 const CLIENT_PASSWORD: &str = "client-password";

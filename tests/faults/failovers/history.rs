@@ -29,8 +29,8 @@ pub(super) type Listed = (String, u64);
 /// All responses to clients, and the messages that exist at the end.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// From the last moment whose writes the replica is known to have until the first write to the new
-    /// master.
+    /// From the last moment whose writes the replica is known to have until the first write to the
+    /// new master.
     pub(super) window: (u64, u64),
     /// If posts require a receipt of a replica: the time in which no server had one.
     pub(super) without_replica: Option<(u64, u64)>,

@@ -89,8 +89,8 @@ impl Started {
         Self { api, name: name.to_owned(), clients, waiters }
     }
 
-    /// Waits until the replica has all that was acknowledged when this was called, and returns that time.
-    /// Later writes may be lost with the master.
+    /// Waits until the replica has all that was acknowledged when this was called, and returns that
+    /// time. Later writes may be lost with the master.
     fn replicated(&self, master: &RedisServer) -> u64 {
         let now = self.clients.now();
         let mut awaited = None;

@@ -35,8 +35,8 @@ async fn a_killed_janitor_loses_no_dead_letter_of_a_deleted_queue() {
 }
 
 /// Starts a janitor that finds waiting dead letters and a name without a queue, and kills it at
-/// each call, of which there are at least `calls_min`. Checks the messages: all but the dead letters
-/// have the fate.
+/// each call, of which there are at least `calls_min`. Checks the messages: all but the dead
+/// letters have the fate.
 async fn kill_janitors_at_each_call(calls_min: usize, interfere: impl AsyncFn(&Scene), fate: Fate) {
     let fate = |name: &str| if name.starts_with("tried") { Fate::Kept } else { fate };
     let begin = async |scene: &Scene| {

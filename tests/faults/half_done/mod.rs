@@ -78,9 +78,9 @@ struct RequestOutcome {
     api: Api,
 }
 
-/// Tests the calls 0, 1, 2 and so on of an operation, several at the same time, each on a store of its
-/// own. `begin` prepares a store. `test` returns whether the operation makes the call. Checks that it
-/// makes at least `calls_min` calls.
+/// Tests the calls 0, 1, 2 and so on of an operation, several at the same time, each on a store of
+/// its own. `begin` prepares a store. `test` returns whether the operation makes the call. Checks
+/// that it makes at least `calls_min` calls.
 async fn at_each_call<B>(
     project: &'static str,
     calls_min: usize,
@@ -120,8 +120,8 @@ async fn kill_at_each_call<W>(
     at_each_call(
         project,
         calls_min,
-        // The first run is undisturbed, so that Redis knows the scripts, and no call is repeated for
-        // that reason.
+        // The first run is undisturbed, so that Redis knows the scripts, and no call is repeated
+        // for that reason.
         async |scene| {
             let (outcome, contents) = scene.run(KillPoint::AfterResponse, &prepare, &request).await;
             assert!(outcome.acknowledged(), "{:?}", outcome.answer);

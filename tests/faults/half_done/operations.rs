@@ -11,8 +11,8 @@ use support::sukkal::Api;
 const NEW: [&str; 3] = ["new-0", "new-1", "new-2"];
 const RENEWAL: &str = r#"{"ttl": 300, "grace": 60}"#;
 
-/// Kills the request at each call, checks the fate of all messages, and checks that it makes at least
-/// `calls_min` calls.
+/// Kills the request at each call, checks the fate of all messages, and checks that it makes at
+/// least `calls_min` calls.
 async fn check_fates(
     calls_min: usize,
     request: impl Fn(&Api, &QueueContents) -> RequestBuilder,

@@ -16,8 +16,8 @@ pub(super) const POPPED: &str = "/v2/queues/popped";
 pub(super) const CLAIMED: &str = "/v2/queues/claimed";
 /// The queue of a subscription.
 pub(super) const DELIVERED: &str = "/v2/queues/delivered";
-/// A queue all of whose messages become dead letters, its dead-letter queue, and the queue to which these are
-/// redriven.
+/// A queue all of whose messages become dead letters, its dead-letter queue, and the queue to which
+/// these are redriven.
 pub(super) const FAILING: &str = "/v2/queues/failing";
 pub(super) const FAILED: &str = "/v2/queues/failed";
 pub(super) const REDRIVEN: &str = "/v2/queues/redriven";

@@ -1,6 +1,7 @@
-//! Redis stops for a while, or its replies are late, while clients pop, claim and redrive, and a subscriber
-//! receives deliveries. Clients that get a 503 lose no message: each message is delivered to one client, and
-//! none becomes a dead letter before it was delivered. The subscriber gets each message at least once.
+//! Redis stops for a while, or its replies are late, while clients pop, claim and redrive, and a
+//! subscriber receives deliveries. Clients that get a 503 lose no message: each message is
+//! delivered to one client, and none becomes a dead letter before it was delivered. The subscriber
+//! gets each message at least once.
 //!
 //! `SUKKAL_STALLS` sets how often each store stops for each of these times.
 
@@ -32,7 +33,8 @@ use support::{campaign, report};
 const WORKERS: usize = 8;
 /// Number of messages that are delivered between two stops.
 const DELIVERED_BETWEEN: usize = 20;
-/// Time for which Redis stops: shorter than one attempt of a command, as long as a few, and longer than all.
+/// Time for which Redis stops: shorter than one attempt of a command, as long as a few, and longer
+/// than all.
 const STOPS: [Duration; 4] =
     [Duration::from_millis(300), Duration::from_millis(600), Duration::from_millis(1_500), Duration::from_secs(3)];
 

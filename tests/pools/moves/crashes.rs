@@ -1,5 +1,5 @@
-//! The process that moves a queue is killed before any call to a store, or before the reply to it. Then
-//! the queue is whole in exactly one pool, and nothing else is left.
+//! The process that moves a queue is killed before any call to a store, or before the reply to it.
+//! Then the queue is whole in exactly one pool, and nothing else is left.
 
 use reqwest::Method;
 use serde_json::json;

@@ -16,8 +16,8 @@ use super::{Deployment, Management, POOLS, PROJECT, until};
 use support::redis::RedisServer;
 use support::test_bed::open_movable;
 
-/// A process that moves queues of a deployment whose management store is at this URL. Its maintenance
-/// does nothing by itself.
+/// A process that moves queues of a deployment whose management store is at this URL. Its
+/// maintenance does nothing by itself.
 async fn mover(management: &str) -> PooledStore {
     let schedule = Schedule { pause: Duration::from_secs(86_400), walk: Duration::from_secs(86_400) };
     let (redis, wait_max) = (RedisPools::new(TlsFiles::default(), Clock::Movable), Duration::from_secs(10));
@@ -50,8 +50,8 @@ fn queue_id(project: &str, queue: &str) -> QueueId {
     QueueId::new(ProjectId::new(project).unwrap(), queue.parse().unwrap()).unwrap()
 }
 
-/// Returns the names of the keys that a store has for a queue, without those that are kept for a while
-/// after a queue has left.
+/// Returns the names of the keys that a store has for a queue, without those that are kept for a
+/// while after a queue has left.
 fn keys_of(redis: &RedisServer, project: &str, queue: &str) -> Vec<String> {
     let prefix = format!("sukkal:{{{project}/{queue}}}:");
     let found = redis.command(&["KEYS", &format!("{prefix}*")]);

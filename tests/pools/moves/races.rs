@@ -51,7 +51,8 @@ async fn a_queue_that_moves_is_not_created_again() {
             assert!(raced > 0, "no creation was held between its commands");
             return;
         }
-        // The creator sees whether the queue is there, and the move continues before its next command.
+        // The creator sees whether the queue is there, and the move continues before its next
+        // command.
         gate.hold_after(1);
         let (store, id) = (creator.clone(), queue_id(PROJECT, &queue));
         let creating = tokio::spawn(async move { store.create_queue(&id, &Metadata::default()).await });
@@ -96,8 +97,8 @@ async fn a_retry_is_found_although_its_queue_moves_before_its_record_is_read() {
     assert_eq!(tokio::join!(retries(), moved).0, 1);
 }
 
-/// Reads the queue "q" of the first pool. After this number of commands, a move pauses the queue. One
-/// command later, the move is undone. It renames the keys of the queue, as here.
+/// Reads the queue "q" of the first pool. After this number of commands, a move pauses the queue.
+/// One command later, the move is undone. It renames the keys of the queue, as here.
 async fn read_during_an_undone_move<T>(
     scene: &Scene,
     gate: &Gate,

@@ -37,8 +37,8 @@ impl Scene {
 
     /// Begins to move a queue to the second pool, and stops in the middle of its copy.
     async fn stop_in_move(&self, queue: &'static str) -> JoinHandle<Result<Moved, sukkal::storage::Error>> {
-        // The first three commands forward dead letters and register the queue, the others begin the copy
-        // and write.
+        // The first three commands forward dead letters and register the queue, the others begin
+        // the copy and write.
         self.gates[2].hold_after(8);
         let mover = self.mover.clone();
         let moving = tokio::spawn(async move { move_queue(&mover, queue, "b").await });

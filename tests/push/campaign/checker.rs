@@ -21,8 +21,8 @@ const UNSAVED_MAX_US: u64 = 100_000 + 3_400_000;
 /// Time after an outage until processes use the store again: their pauses before they connect, and
 /// slack as above.
 const RECOVERY_US: u64 = 1_500_000;
-/// Time for which the request of a killed process may wait until the endpoint reads it, if the machine is
-/// busy.
+/// Time for which the request of a killed process may wait until the endpoint reads it, if the
+/// machine is busy.
 const UNREAD_US: u64 = 700_000;
 
 /// The figures of a history that breaks no rule.
@@ -161,7 +161,8 @@ fn check_order(history: &History, requests: &[&Request]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the time (µs) from an acknowledgment to a kill during which the store of the queue was up.
+/// Returns the time (µs) from an acknowledgment to a kill during which the store of the queue was
+/// up.
 fn unsaved_us(history: &History, queue: usize, acknowledged: u64, kill: &Disturbance) -> u64 {
     let mut outages: Vec<(u64, u64)> =
         history.outages(queue).map(|outage| (outage.from, outage.to + RECOVERY_US)).collect();

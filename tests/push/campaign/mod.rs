@@ -1,10 +1,10 @@
 //! Many subscriptions receive messages while processes are killed or told to stop and the store is
 //! restarted. A checker verifies the recorded history.
 //!
-//! A delivery lease lasts 7 s, and ordered subscriptions wait up to 32 s longer for attempts of a lost
-//! holder. The short form therefore kills all processes at once and moves the clocks of the queues past both.
-//! This is safe, because no holder is alive. The long form also kills single processes, whose leases expire by
-//! themselves.
+//! A delivery lease lasts 7 s, and ordered subscriptions wait up to 32 s longer for attempts of a
+//! lost holder. The short form therefore kills all processes at once and moves the clocks of the
+//! queues past both. This is safe, because no holder is alive. The long form also kills single
+//! processes, whose leases expire by themselves.
 //!
 //! `SUKKAL_PUSHED` sets the number of deliveries and selects the long form. `SUKKAL_SEED` repeats
 //! the decisions of the endpoint and the choices of the campaign, but not their timing. A history

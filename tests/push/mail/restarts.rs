@@ -1,4 +1,5 @@
-//! Mails that cannot be sent yet: because the service stops, or because their subscription is paused.
+//! Mails that cannot be sent yet: because the service stops, or because their subscription is
+//! paused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,8 +69,8 @@ async fn restart(store: &str, ends_in_time: bool) {
     assert_eq!(bodies(&server), (0..COUNT).collect::<Vec<_>>(), "{store}");
 }
 
-/// Moves the clock of the queue past the delivery lease of the first service, and makes the other one
-/// read the clock: it does when a subscription changes.
+/// Moves the clock of the queue past the delivery lease of the first service, and makes the other
+/// one read the clock: it does when a subscription changes.
 async fn expire_delivery_lease(store: &str, bench: &MailBench, subscription: &str) {
     let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
     set_clock(&open_movable(store), &queue, LEASE_OVER_US).await;

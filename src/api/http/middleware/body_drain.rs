@@ -3,8 +3,9 @@
 //!
 //! A request is refused before its body is collected, so refusing it costs no memory. But if the
 //! connection is closed while the client is still sending, the client gets a network error and
-//! never reads why it was refused. So up to 1 MiB is drained before the response. If the body is still
-//! incomplete, or the client is unknown, the connection is closed a few seconds after the response.
+//! never reads why it was refused. So up to 1 MiB is drained before the response. If the body is
+//! still incomplete, or the client is unknown, the connection is closed a few seconds after the
+//! response.
 
 use std::io;
 use std::pin::Pin;
@@ -88,8 +89,8 @@ impl RequestBody {
         Some(body)
     }
 
-    /// Reads and drops what the handler has not read, up to [`DRAINED_BYTES_MAX`]. Returns whether the
-    /// client sends a body of which the handler has read nothing.
+    /// Reads and drops what the handler has not read, up to [`DRAINED_BYTES_MAX`]. Returns whether
+    /// the client sends a body of which the handler has read nothing.
     pub(super) async fn drain(&self) -> bool {
         let (is_unread, is_sending, is_arriving) = {
             let mut state = self.state();

@@ -110,8 +110,8 @@ fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> String {
     }
 }
 
-/// Returns warnings about parameters that identify the caller and have no effect, because the headers do.
-/// `query` is as in [`caller`].
+/// Returns warnings about parameters that identify the caller and have no effect, because the
+/// headers do. `query` is as in [`caller`].
 pub(super) fn beside_headers(headers: &HeaderMap, query: Option<&str>) -> Vec<Warning> {
     let Some(query) = query else { return Vec::new() };
     let project = PROJECT_ID.iter().zip(PROJECT_ID_SPELLING).find(|(name, _)| headers.contains_key(*name));

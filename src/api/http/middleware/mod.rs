@@ -2,8 +2,8 @@
 //! way back.
 //!
 //! [`stack`] puts the steps together. From the outside in they are: request log, body drain, audit
-//! log, metrics, panic handling, checks of the head, preflights, description of an outage, and checks
-//! of the request. The headers for web pages of other origins are added last.
+//! log, metrics, panic handling, checks of the head, preflights, description of an outage, and
+//! checks of the request. The headers for web pages of other origins are added last.
 
 mod audit;
 pub(super) mod authentication;

@@ -16,11 +16,11 @@ use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 use crate::domain::token::without_tokens;
 
-/// Returns the project that an operator's request names in its query, if it does, and the URL without
-/// it, because handlers must not take the parameter for one of theirs.
+/// Returns the project that an operator's request names in its query, if it does, and the URL
+/// without it, because handlers must not take the parameter for one of theirs.
 ///
-/// A route that has the parameter itself, among its `parameters`, keeps it, as the list of tokens does.
-/// Requests with a signature never have the role of operators.
+/// A route that has the parameter itself, among its `parameters`, keeps it, as the list of tokens
+/// does. Requests with a signature never have the role of operators.
 pub(super) fn named_project(
     request: &Request,
     client: &Client,

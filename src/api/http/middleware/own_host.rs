@@ -2,8 +2,8 @@
 //! have let a browser send.
 //!
 //! The owner of a page can make the name of its host an alias of 127.0.0.1 (DNS rebinding). The
-//! browser then takes the service for the origin of the page: `Host` and `Origin` agree, and a `GET`
-//! has no `Origin`. So `Host` must be a name that no such page can have.
+//! browser then takes the service for the origin of the page: `Host` and `Origin` agree, and a
+//! `GET` has no `Origin`. So `Host` must be a name that no such page can have.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -41,8 +41,8 @@ pub(super) fn may_be_foreign(headers: &HeaderMap, settings: &Settings) -> bool {
     !(is_own_page || names.origins.is_some_and(|origins| origins.allow(origin.as_bytes())))
 }
 
-/// Refuses a request that a browser sends for a page of another origin, unless the origin may use the
-/// API. A browser asks nobody before it opens a WebSocket for a page.
+/// Refuses a request that a browser sends for a page of another origin, unless the origin may use
+/// the API. A browser asks nobody before it opens a WebSocket for a page.
 pub(in crate::api::http) fn check_origin(headers: &HeaderMap, settings: &Settings) -> Result<(), Error> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let page = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, page)| page.as_bytes());
@@ -51,8 +51,8 @@ pub(in crate::api::http) fn check_origin(headers: &HeaderMap, settings: &Setting
     if is_own || is_allowed() { Ok(()) } else { Err(Error::ForeignOrigin) }
 }
 
-/// The names of this service: `localhost` and names below it, every IP address, the names on which it
-/// listens, and the hosts of allowed origins.
+/// The names of this service: `localhost` and names below it, every IP address, the names on which
+/// it listens, and the hosts of allowed origins.
 struct OwnNames<'s> {
     bound_names: &'s [String],
     origins: Option<&'s WebOrigins>,
@@ -79,8 +79,8 @@ fn name_of(host: &str) -> Option<&str> {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
 }
 
-/// Returns whether a name is `localhost` or below it. Browsers resolve these names to their own machine, and
-/// ask no name server (RFC 6761, section 6.3), so nobody can make one an alias.
+/// Returns whether a name is `localhost` or below it. Browsers resolve these names to their own
+/// machine, and ask no name server (RFC 6761, section 6.3), so nobody can make one an alias.
 fn is_local(name: &str) -> bool {
     let top = name.rsplit('.').next().unwrap_or_default();
     top.eq_ignore_ascii_case("localhost") && !name.starts_with('.')

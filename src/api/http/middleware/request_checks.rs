@@ -201,8 +201,8 @@ pub(in crate::api::http) fn decode_segment(segment: &str) -> Cow<'_, str> {
     percent_decode_str(segment).decode_utf8_lossy()
 }
 
-/// Checks the size of the URL and the headers, the `Host` header, and that no header with one value is
-/// repeated.
+/// Checks the size of the URL and the headers, the `Host` header, and that no header with one value
+/// is repeated.
 pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
     if url_bytes > URL_BYTES_MAX {

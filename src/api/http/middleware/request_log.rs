@@ -1,5 +1,5 @@
-//! Gives every request an id, which its log lines and its response carry. Starts its span if requests
-//! are traced, and its trail if there is an audit log.
+//! Gives every request an id, which its log lines and its response carry. Starts its span if
+//! requests are traced, and its trail if there is an audit log.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,10 +1,10 @@
 //! The memory of responses: a response holds its share until the client has accepted its last byte.
 //!
-//! The size of a response is known only when its request was carried out. So a project whose responses
-//! have used up the memory is refused before. Of the requests that are in progress then, those that only
-//! read are refused, and so are those that have waited for messages, which return to their queue. The
-//! others exceed the budget, because they have changed something. Resources that need no credential are
-//! static, apart from the metrics.
+//! The size of a response is known only when its request was carried out. So a project whose
+//! responses have used up the memory is refused before. Of the requests that are in progress then,
+//! those that only read are refused, and so are those that have waited for messages, which return
+//! to their queue. The others exceed the budget, because they have changed something. Resources
+//! that need no credential are static, apart from the metrics.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ impl<'s> ResponseMemory<'s> {
         Self { budget: &service.responses, project, connection, is_read: request.method().is_safe() }
     }
 
-    /// Lets the response hold its memory. Fails if it does not fit, unless the request has changed something.
+    /// Lets the response hold its memory. Fails if it does not fit, unless the request has changed
+    /// something.
     pub(in crate::api::http) fn hold(self, mut response: Response) -> Result<Response, Error> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         if let (Some(connection), Some(bytes)) = (&self.connection, bytes)

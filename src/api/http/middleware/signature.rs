@@ -55,9 +55,9 @@ impl Carrier {
     }
 }
 
-/// Returns the URL of a request whose signature allows the request. Refuses other requests, and does
-/// not say which part is wrong. `segments` are the decoded segments of the path. `identifying_query` is the query if it may name
-/// the project.
+/// Returns the URL of a request whose signature allows the request. Refuses other requests, and
+/// does not say which part is wrong. `segments` are the decoded segments of the path.
+/// `identifying_query` is the query if it may name the project.
 pub(super) fn check(
     request: &Request,
     segments: &[Cow<'_, str>],

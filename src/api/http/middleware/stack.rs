@@ -106,7 +106,8 @@ async fn handle<T, H: Handler<T, Service>>(
         response
     };
     let mut response = request_log::log(request, tracer, service.settings.audit.as_ref(), respond).await;
-    // A cache that does not know the credentials of Zaqar would show one client the messages of another.
+    // A cache that does not know the credentials of Zaqar would show one client the messages of
+    // another.
     response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Some(sharing) = sharing {
         sharing.add_to(response.headers_mut());

@@ -1,10 +1,10 @@
 //! The stream of a connection, with or without TLS, which reports when all responses are written,
 //! and detects clients that have disconnected.
 //!
-//! A client may end its side of the connection after a request and still read the response. The end of
-//! input is hidden from hyper until the response is written, because hyper would drop the request. But if
-//! the request waits for messages, or its response is a stream, the client may have gone, and the request
-//! is canceled at once.
+//! A client may end its side of the connection after a request and still read the response. The end
+//! of input is hidden from hyper until the response is written, because hyper would drop the
+//! request. But if the request waits for messages, or its response is a stream, the client may have
+//! gone, and the request is canceled at once.
 
 use std::future::Future;
 use std::io;
@@ -30,8 +30,8 @@ pub(super) struct ClientStream {
     lingering: Option<Lingering>,
 }
 
-/// The end of a connection whose client is still sending. The client would not read its last response
-/// if the connection were closed with bytes that were not read.
+/// The end of a connection whose client is still sending. The client would not read its last
+/// response if the connection were closed with bytes that were not read.
 struct Lingering {
     end: Pin<Box<Sleep>>,
     bytes_left: usize,
@@ -53,9 +53,9 @@ impl ClientStream {
         Self { transport: Either::Left(stream), connection, lingering: None }
     }
 
-    /// Notes a response of hyper itself, to a head that it cannot parse: the client may still be sending
-    /// then. Fails if the client has disconnected and a response has messages that can be returned to
-    /// their queue.
+    /// Notes a response of hyper itself, to a head that it cannot parse: the client may still be
+    /// sending then. Fails if the client has disconnected and a response has messages that can be
+    /// returned to their queue.
     fn begin_write(&mut self, context: &Context<'_>) -> io::Result<()> {
         if self.connection.is_idle() {
             self.connection.close_unread();
@@ -96,8 +96,8 @@ impl ClientStream {
     }
 }
 
-// These functions ask the operating system, because the runtime may not know yet that the client has
-// disconnected.
+// These functions ask the operating system, because the runtime may not know yet that the client
+// has disconnected.
 
 fn is_connected(stream: &TcpStream) -> bool {
     let mut byte = [MaybeUninit::uninit()];

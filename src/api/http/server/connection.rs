@@ -1,5 +1,5 @@
-//! A connection, as its requests see it: who is at the other end, what it is doing, and what it has not
-//! written yet.
+//! A connection, as its requests see it: who is at the other end, what it is doing, and what it has
+//! not written yet.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -33,8 +33,8 @@ pub(in crate::api::http) struct Connection {
     protocol: OnceLock<Protocol>,
     /// The start of the clock for idle times.
     clock_start: Instant,
-    /// Whether a request of the client was accepted that needs a credential, or would need one if the
-    /// service required credentials.
+    /// Whether a request of the client was accepted that needs a credential, or would need one if
+    /// the service required credentials.
     is_known: AtomicBool,
     /// Number of steps that were taken for the connection while its client was unknown.
     unknown_steps: AtomicUsize,
@@ -43,11 +43,12 @@ pub(in crate::api::http) struct Connection {
     /// [`PROCESSING`], [`RESPONDING`] or [`STREAMING`]; otherwise the time since which the
     /// connection is idle, in microseconds since the start of the clock.
     state: AtomicU64,
-    /// When the first bytes of the next request arrived, in microseconds since the start of the clock, or
+    /// When the first bytes of the next request arrived, in microseconds since the start of the
+    /// clock, or
     /// [`NOT_BEGUN`]. The first request begins when the connection is accepted.
     head_began_us: AtomicU64,
-    /// Whether the request waits for messages, or its response is a stream. Then it is canceled when the
-    /// client ends its side of the connection.
+    /// Whether the request waits for messages, or its response is a stream. Then it is canceled
+    /// when the client ends its side of the connection.
     waits: AtomicBool,
     /// Whether the client has ended its side of the connection.
     is_half_closed: AtomicBool,
@@ -258,8 +259,8 @@ impl Connection {
             && self.micros_passed(self.state()) > idle_timeout.as_micros()
     }
 
-    /// Returns the time for which a connection that is to be closed waits for a first request. It may be
-    /// on its way if the connection is new.
+    /// Returns the time for which a connection that is to be closed waits for a first request. It
+    /// may be on its way if the connection is new.
     pub(super) fn time_for_first_request(&self) -> Duration {
         let has_begun = self.head_began_us.load(Ordering::SeqCst) != self.accepted_us || !self.is_idle();
         if has_begun { Duration::ZERO } else { FIRST_REQUEST_MAX.saturating_sub(self.age()) }
@@ -283,8 +284,8 @@ impl Connection {
         self.now_us().saturating_sub(since_us).into()
     }
 
-    /// Records that the client has ended its side of the connection. Returns whether it still gets the
-    /// response to its request. `reader` is woken when it does not any more.
+    /// Records that the client has ended its side of the connection. Returns whether it still gets
+    /// the response to its request. `reader` is woken when it does not any more.
     pub(super) fn half_close(&self, reader: &Waker) -> bool {
         self.is_half_closed.store(true, Ordering::SeqCst);
         self.half_closed.register(reader);
@@ -300,8 +301,8 @@ impl Connection {
     /// Records that the response to the request is ready to be written. Returns whether the
     /// connection is closed after it, which the response must announce.
     pub(in crate::api::http) fn begin_response(&self, is_stream: bool) -> bool {
-        // Over HTTP/2, other requests may be in progress, and no response announces the end. A WebSocket
-        // has no HTTP responses.
+        // Over HTTP/2, other requests may be in progress, and no response announces the end. A
+        // WebSocket has no HTTP responses.
         if self.is_http2() || self.is_websocket() {
             return false;
         }
@@ -312,8 +313,8 @@ impl Connection {
         self.closes_after_response.load(Ordering::SeqCst)
     }
 
-    /// Records that the body of a response has ended. If it was a stream over HTTP/1, the connection is idle
-    /// as soon as its last part is written.
+    /// Records that the body of a response has ended. If it was a stream over HTTP/1, the
+    /// connection is idle as soon as its last part is written.
     pub(super) fn end_stream(&self) {
         let _not_a_stream = self.state.compare_exchange(STREAMING, RESPONDING, Ordering::SeqCst, Ordering::SeqCst);
     }
@@ -358,8 +359,8 @@ impl Connection {
         self.announced_deliveries.load(Ordering::SeqCst) > 0 || !self.pending_deliveries.is_empty()
     }
 
-    /// Closes the connection after its response, although the client is still sending its request. With
-    /// HTTP/2, a response can end before its request.
+    /// Closes the connection after its response, although the client is still sending its request.
+    /// With HTTP/2, a response can end before its request.
     pub(in crate::api::http) fn close_unread(&self) {
         if !self.is_http2() {
             self.is_unread.store(true, Ordering::SeqCst);

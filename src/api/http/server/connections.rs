@@ -1,13 +1,13 @@
 //! The open connections of a listener: how many there may be, and which one is closed for a new
 //! one.
 //!
-//! Clients that have sent no accepted request come first: their oldest connection is ended, whatever it
-//! is doing, if it is at least a second old.
+//! Clients that have sent no accepted request come first: their oldest connection is ended,
+//! whatever it is doing, if it is at least a second old.
 //!
 //! A connection is idle from when its last response has been written until the head of the next
-//! request has arrived. Of the other clients, only a connection that has been idle for a second is closed
-//! at once, because a request may be on its way. If no connection has been idle for so long, another one
-//! is closed after its next response, which announces that to the client.
+//! request has arrived. Of the other clients, only a connection that has been idle for a second is
+//! closed at once, because a request may be on its way. If no connection has been idle for so long,
+//! another one is closed after its next response, which announces that to the client.
 //!
 //! A connection with HTTP/2 has any number of requests, and is idle without any. Instead of being
 //! closed after its next response, it announces at once that it accepts no more requests.
@@ -48,8 +48,8 @@ struct OpenConnections {
     start: Instant,
 }
 
-/// Minimum idle time of a connection that is closed at once for a new one, and minimum age of that of an
-/// unknown client.
+/// Minimum idle time of a connection that is closed at once for a new one, and minimum age of that
+/// of an unknown client.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval at which connections are ended whose clients are too slow.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -134,9 +134,9 @@ impl OpenConnections {
         self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for a new connection. Clients that are unknown come first: their oldest connection is
-    /// ended, if it is as old as [`IDLE_MIN`]. If unknown clients have half of the connections, one of
-    /// theirs closes after its next response.
+    /// Makes room for a new connection. Clients that are unknown come first: their oldest
+    /// connection is ended, if it is as old as [`IDLE_MIN`]. If unknown clients have half of the
+    /// connections, one of theirs closes after its next response.
     ///
     /// Otherwise closes the connection that has been idle for longest, if it has been idle for
     /// [`IDLE_MIN`], or lets another one close after its next response, preferably one that has a
@@ -169,8 +169,8 @@ impl OpenConnections {
         }
     }
 
-    /// Ends the connections whose clients send a head or accept a response too slowly, and notes each.
-    /// Closes those that are idle for too long.
+    /// Ends the connections whose clients send a head or accept a response too slowly, and notes
+    /// each. Closes those that are idle for too long.
     fn end_late(&self, limits: ServerLimits, note: impl Fn()) {
         for connection in self.lock().values().filter(|one| !one.is_aborted()) {
             if connection.unsent.is_late() || connection.is_head_late(limits.head_timeout) {

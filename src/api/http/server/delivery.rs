@@ -1,8 +1,8 @@
 //! Returns claimed and popped messages to their queue if the client of a waiting request
 //! disconnects before the whole response is written.
 //!
-//! The body of a response hands over its [`ReturnGuard`] together with its last byte: over HTTP/1 to
-//! the connection, and over HTTP/2 to the stream, which lets the guard travel with that byte
+//! The body of a response hands over its [`ReturnGuard`] together with its last byte: over HTTP/1
+//! to the connection, and over HTTP/2 to the stream, which lets the guard travel with that byte
 //! (`http2/outgoing.rs`). The connection checks before each write that the client is still
 //! connected, and disarms the guards when everything is written. In all other cases the guard is
 //! dropped, which returns the messages. After that, it is up to the client: a claim lasts until its

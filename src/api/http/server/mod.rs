@@ -2,7 +2,8 @@
 //! service stops.
 //!
 //! A connection has HTTP/1, or HTTP/2 if both sides agree on it in the TLS handshake. The time to
-//! send the head of a request is limited. When the server stops, requests in progress are completed.
+//! send the head of a request is limited. When the server stops, requests in progress are
+//! completed.
 
 mod client_stream;
 pub(super) mod connection;
@@ -167,9 +168,9 @@ struct Server {
 }
 
 impl Server {
-    /// Serves a connection with HTTP/1 until it ends. When `close` is canceled, an idle connection is
-    /// closed at once, even if a part of the head of a request has arrived. Another connection is
-    /// closed after its response, and a new one too, if its first request arrives soon.
+    /// Serves a connection with HTTP/1 until it ends. When `close` is canceled, an idle connection
+    /// is closed at once, even if a part of the head of a request has arrived. Another connection
+    /// is closed after its response, and a new one too, if its first request arrives soon.
     async fn serve_http1(
         &self,
         stream: ClientStream,

@@ -1,8 +1,8 @@
 //! Turns of unknown clients: however many there are, they use the time that the others leave.
 //!
-//! The first steps of a connection have turns of their own. So a new client, who has to become known, does
-//! not wait for all those who stay unknown. Each request over HTTP/2 has a task of its own, whose steps are
-//! steps of its connection.
+//! The first steps of a connection have turns of their own. So a new client, who has to become
+//! known, does not wait for all those who stay unknown. Each request over HTTP/2 has a task of its
+//! own, whose steps are steps of its connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,10 +15,11 @@ use tokio_util::sync::PollSemaphore;
 
 use super::connection::Connection;
 
-/// Number of steps that new connections of unknown clients take, and the same number for other ones, before
-/// each other task that can run has run once.
+/// Number of steps that new connections of unknown clients take, and the same number for other
+/// ones, before each other task that can run has run once.
 const STEPS_PER_ROUND: usize = 4;
-/// Number of steps after which a connection is not new any more. A handshake and a request take about six.
+/// Number of steps after which a connection is not new any more. A handshake and a request take
+/// about six.
 const FIRST_STEPS: usize = 16;
 
 /// The steps that unknown clients may still take in this round.
@@ -34,8 +35,8 @@ impl UnknownTurns {
         Self { first, further }
     }
 
-    /// Serves a connection, or a request of it. As long as its client is unknown, each step waits for its
-    /// turn.
+    /// Serves a connection, or a request of it. As long as its client is unknown, each step waits
+    /// for its turn.
     pub(super) fn serve<F: Future>(
         &self,
         connection: Arc<Connection>,
@@ -94,8 +95,8 @@ mod tests {
         Arc::new(Connection::new(peer, Instant::now(), unsent, CancellationToken::new()))
     }
 
-    /// Serves a new client that sends what takes this number of steps. Returns its connection and the number
-    /// of its steps.
+    /// Serves a new client that sends what takes this number of steps. Returns its connection and
+    /// the number of its steps.
     fn serve_client(turns: &UnknownTurns, max: usize) -> (Arc<Connection>, Arc<AtomicUsize>) {
         let connection = connection();
         (connection.clone(), serve_request(turns, connection, max))

@@ -1,5 +1,6 @@
 //! Responses that clients have not accepted yet. A client has a limited time for each part, which
-//! depends on its size, so that accepting it byte by byte holds neither its memory nor its connection.
+//! depends on its size, so that accepting it byte by byte holds neither its memory nor its
+//! connection.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::memory_budget::MemoryShare;
 
-/// Minimum number of bytes of a response that a client accepts in a second, once the timeout is over.
+/// Minimum number of bytes of a response that a client accepts in a second, once the timeout is
+/// over.
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
 
 /// The parts of responses that a connection has not written.
@@ -62,7 +64,8 @@ impl UnsentParts {
         }
     }
 
-    /// Returns the bytes as a part that must be written in the time for its size and that of the others.
+    /// Returns the bytes as a part that must be written in the time for its size and that of the
+    /// others.
     pub(super) fn watch(&self, bytes: Bytes, memory: Option<Held>) -> Bytes {
         let mut deadlines = lock(&self.deadlines);
         // The client may accept all other parts first.

@@ -11,8 +11,8 @@ use hyper::body::{Frame, SizeHint};
 use super::connection::Connection;
 use super::unsent::Held;
 
-/// Maximum size in bytes of a response over HTTP/1 that is not watched, because the operating system
-/// takes it at once.
+/// Maximum size in bytes of a response over HTTP/1 that is not watched, because the operating
+/// system takes it at once.
 const UNWATCHED_BYTES_MAX: u64 = 16 << 10;
 
 /// Returns whether the client must accept the response in time.

@@ -1,5 +1,5 @@
-//! A row of the table of actions: the name, the fields that it accepts, the equivalent HTTP route, and
-//! its handler.
+//! A row of the table of actions: the name, the fields that it accepts, the equivalent HTTP route,
+//! and its handler.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -103,8 +103,8 @@ impl Action {
         Self { returns_page: true, ..self }
     }
 
-    /// Succeeds if a request has the headers and fields that the action needs. The error says what is
-    /// missing or has the wrong type.
+    /// Succeeds if a request has the headers and fields that the action needs. The error says what
+    /// is missing or has the wrong type.
     pub(super) fn check(&self, frame: &FrameRequest) -> Result<(), String> {
         if !frame.has_objects() {
             return Err("\"headers\" must be an object, and \"body\" too unless it is absent".to_owned());
@@ -248,6 +248,7 @@ impl Frame {
     }
 }
 
-/// Marks a response whose body is a document in the format of the frame. Other responses are errors.
+/// Marks a response whose body is a document in the format of the frame. Other responses are
+/// errors.
 #[derive(Clone, Copy)]
 pub(super) struct IsDocument;

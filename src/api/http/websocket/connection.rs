@@ -44,8 +44,8 @@ use crate::domain::Limits;
 const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Number of bytes that are collected before they are written.
 const WRITE_BUFFER_BYTES: usize = 8 << 10;
-/// Maximum number of bytes of control frames that wait until the client reads. The answers to further
-/// pings replace each other.
+/// Maximum number of bytes of control frames that wait until the client reads. The answers to
+/// further pings replace each other.
 const CONTROL_BYTES_MAX: usize = 1 << 10;
 /// Maximum size in bytes of the head of a frame.
 const HEAD_BYTES_MAX: usize = 14;
@@ -57,8 +57,8 @@ const UNKNOWN_BYTES_MAX: usize = FREE_BYTES;
 const UNKNOWN_ECHO_BYTES_MAX: usize = 1 << 10;
 /// Time for the client to answer that the connection closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of bytes that are read and dropped after the connection has been closed because of
-/// them. A client that is still sending would otherwise not read why.
+/// Maximum number of bytes that are read and dropped after the connection has been closed because
+/// of them. A client that is still sending would otherwise not read why.
 const DROPPED_BYTES_MAX: usize = 4 << 20;
 /// Why a connection is closed whose request or reply gets no memory.
 const NO_MEMORY: &str = "Other requests use all the memory. Try again in a few seconds.";
@@ -79,14 +79,14 @@ struct Connection {
     closing: CancellationToken,
     /// Whether notifications are binary frames: as the last request was that has subscribed.
     are_binary: Arc<AtomicBool>,
-    /// When the last request arrived. As long as the client has not authenticated, only requests that
-    /// succeed count.
+    /// When the last request arrived. As long as the client has not authenticated, only requests
+    /// that succeed count.
     last_request: Instant,
     next_ping: Instant,
     /// Whether nothing has arrived since the last ping.
     awaits_pong: bool,
-    /// Whether the library needs new buffers: a request has made them grow, and they never shrink, or
-    /// the client may send larger requests now.
+    /// Whether the library needs new buffers: a request has made them grow, and they never shrink,
+    /// or the client may send larger requests now.
     needs_buffers: bool,
     /// Whether the client was known when the last request was handled.
     is_known: bool,
@@ -144,8 +144,8 @@ async fn with_buffers(stream: CountedStream, limits: &Limits, is_known: bool) ->
     WebSocketStream::from_raw_socket(stream, Role::Server, Some(configuration(limits, is_known))).await
 }
 
-/// Returns the limits of frames. A request that is a little too large for its action gets a reply with
-/// the reason, and JSON may need more bytes than the `MessagePack` whose size counts.
+/// Returns the limits of frames. A request that is a little too large for its action gets a reply
+/// with the reason, and JSON may need more bytes than the `MessagePack` whose size counts.
 fn configuration(limits: &Limits, is_known: bool) -> WebSocketConfig {
     let bytes_max = 2 * limits.max_messages_post_size.max(limits.max_queue_metadata) + ENVELOPE_BYTES_MAX;
     let bytes_max = if is_known { usize::try_from(bytes_max).unwrap_or(usize::MAX) } else { UNKNOWN_BYTES_MAX };
@@ -188,7 +188,8 @@ impl Connection {
         }
     }
 
-    /// Returns the connection with new buffers. The last request was handled, so the old ones are empty.
+    /// Returns the connection with new buffers. The last request was handled, so the old ones are
+    /// empty.
     async fn with_new_buffers(self) -> Self {
         let socket = with_buffers(self.socket.into_inner(), self.service.broker.limits(), self.is_known).await;
         Self { socket, needs_buffers: false, ..self }
@@ -282,7 +283,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a request and returns the reply. The request is in progress until the reply is written.
+    /// Handles a request and returns the reply. The request is in progress until the reply is
+    /// written.
     async fn reply_to(&mut self, kind: Kind, payload: Bytes) -> Result<(Vec<u8>, Option<InProgress>), Error> {
         let request = match FrameRequest::parse(kind, &payload) {
             Ok(request) => request,
@@ -370,8 +372,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes frames, after the answers of the library to pings. Ends the connection if the client does
-    /// not read for too long, or if its credential ends or the service stops meanwhile.
+    /// Writes frames, after the answers of the library to pings. Ends the connection if the client
+    /// does not read for too long, or if its credential ends or the service stops meanwhile.
     async fn send(&mut self, opcode: OpCode, payloads: impl IntoIterator<Item = Vec<u8>>) -> Result<(), End> {
         let Self { socket, session, place, service, closing, .. } = self;
         let time = service.settings.client_timeout;

@@ -20,8 +20,8 @@ pub(super) const FREE_BYTES: usize = 16 << 10;
 /// Maximum number of bytes that a client sends before it is known, control frames included.
 const UNKNOWN_TOTAL_BYTES_MAX: usize = 64 << 10;
 
-/// A stream that counts the bytes of the request that is arriving. One read ends at the latest where
-/// a frame ends, so that nothing is in the buffers of the reader after a request.
+/// A stream that counts the bytes of the request that is arriving. One read ends at the latest
+/// where a frame ends, so that nothing is in the buffers of the reader after a request.
 pub(super) struct CountedStream {
     stream: TokioIo<Upgraded>,
     share: MemoryShare,

@@ -1,5 +1,5 @@
-//! The places of WebSockets: how many there may be. A client that is unknown has its place only until
-//! another one needs it.
+//! The places of WebSockets: how many there may be. A client that is unknown has its place only
+//! until another one needs it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +24,8 @@ struct Shared {
 struct Taken {
     /// Number of places of known clients.
     known: usize,
-    /// The places of unknown clients, each with the token that ends its connection, from the oldest one
-    /// on.
+    /// The places of unknown clients, each with the token that ends its connection, from the oldest
+    /// one on.
     unknown: BTreeMap<u64, CancellationToken>,
     next_number: u64,
 }

@@ -68,8 +68,8 @@ impl Outcome {
         Self { status, body: Body::Value(body), headers: Vec::new(), is_refusal }
     }
 
-    /// Converts the response of a handler. `authenticates` says whether the request authenticates the
-    /// connection, and `is_proved` whether the connection has a credential.
+    /// Converts the response of a handler. `authenticates` says whether the request authenticates
+    /// the connection, and `is_proved` whether the connection has a credential.
     pub(super) async fn of(response: Response, authenticates: bool, is_proved: bool) -> Self {
         let (parts, body) = response.into_parts();
         let warnings: Vec<&str> =

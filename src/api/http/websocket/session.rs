@@ -25,7 +25,8 @@ use crate::domain::ProjectId;
 use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
 
 const URL_SIGNATURE: &str = "URL-Signature";
-/// The headers of a request in a frame that become those of the HTTP request, as clients spell them.
+/// The headers of a request in a frame that become those of the HTTP request, as clients spell
+/// them.
 const HEADERS: [(&str, HeaderName); 3] = [
     ("Durability", HeaderName::from_static("durability")),
     ("traceparent", HeaderName::from_static("traceparent")),
@@ -47,11 +48,11 @@ const TOKEN_HEADERS: [(&str, HeaderName); 3] =
 pub(super) struct Session {
     connection: Arc<Connection>,
     certificate: Option<ClientCertificate>,
-    /// The headers of the upgrade that all requests have: the host and the origin, and the identity of
-    /// the client if a proxy states it.
+    /// The headers of the upgrade that all requests have: the host and the origin, and the identity
+    /// of the client if a proxy states it.
     headers: HeaderMap,
-    /// Whether a trusted proxy states who the client is. Then the headers in frames, which come from
-    /// the client itself, are not believed.
+    /// Whether a trusted proxy states who the client is. Then the headers in frames, which come
+    /// from the client itself, are not believed.
     is_proxied: bool,
     /// Whether a request needs a credential that the connection does not have yet.
     is_unknown: bool,
@@ -141,13 +142,14 @@ impl Session {
         self.is_unknown
     }
 
-    /// Returns whether the client has proved who it is, with a credential or with a signature that allowed
-    /// a request, if the service requires that.
+    /// Returns whether the client has proved who it is, with a credential or with a signature that
+    /// allowed a request, if the service requires that.
     pub(super) fn is_known(&self) -> bool {
         self.connection.is_known()
     }
 
-    /// Returns the project of the connection, or one that stands for all connections without a project.
+    /// Returns the project of the connection, or one that stands for all connections without a
+    /// project.
     pub(super) fn project_or_none(&self) -> ProjectId {
         self.project.clone().unwrap_or_else(|| ProjectId::new("-").expect("it is not empty"))
     }

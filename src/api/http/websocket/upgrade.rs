@@ -27,8 +27,8 @@ const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Number of bytes of the key of a client.
 const KEY_BYTES: usize = 16;
 
-/// Opens a WebSocket: `101`. The connection needs no credential yet, and a credential in the headers
-/// is that of the connection.
+/// Opens a WebSocket: `101`. The connection needs no credential yet, and a credential in the
+/// headers is that of the connection.
 pub(in crate::api::http) async fn open(
     State(service): State<Service>,
     mut request: Request,
@@ -63,8 +63,8 @@ pub(in crate::api::http) async fn open(
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
-/// Returns the proof that the server understands a request for a WebSocket; `None` if the request is
-/// another one.
+/// Returns the proof that the server understands a request for a WebSocket; `None` if the request
+/// is another one.
 fn accept_key(method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
     let has = |name: &HeaderName, expected: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());

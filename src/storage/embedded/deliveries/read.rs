@@ -44,7 +44,8 @@ impl<T: Table> View<T> {
         Ok(record.map(|record| record.value().to_vec()))
     }
 
-    /// Returns the last changes of subscriptions, as `storage/subscription_changes.rs` describes them.
+    /// Returns the last changes of subscriptions, as `storage/subscription_changes.rs` describes
+    /// them.
     pub(super) fn subscription_changes(&self, state: &QueueState) -> Result<Vec<u8>, Error> {
         let changes = self.contents.get(&*keys::part_prefix(state.subscriptions, Part::SubscriptionChanges))?;
         Ok(changes.map(|changes| changes.value().to_vec()).unwrap_or_default())

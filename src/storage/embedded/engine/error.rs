@@ -42,8 +42,8 @@ pub enum OpenError {
     },
 }
 
-/// Returns what to do about an error of the operating system. The owner of a volume is often another user than
-/// that of a container.
+/// Returns what to do about an error of the operating system. The owner of a volume is often
+/// another user than that of a container.
 fn advice(reason: &io::Error) -> String {
     if reason.kind() != io::ErrorKind::PermissionDenied {
         return String::new();

@@ -130,7 +130,8 @@ fn check_format(place: &str, database: &Database) -> Result<Option<String>, Erro
     transaction.open_table(REGISTRY)?.insert(FORMAT, &FORMAT_VERSION.to_be_bytes()[..])?;
     transaction.open_table(CONTENTS)?;
     transaction.commit()?;
-    // A mistake in the name of its folder would otherwise look like a store that has lost everything.
+    // A mistake in the name of its folder would otherwise look like a store that has lost
+    // everything.
     info!(store = place, "a new store was created");
     Ok(None)
 }

@@ -121,8 +121,8 @@ impl Engine {
         self.opened().is_ok_and(|opened| opened.disk.lacked_space())
     }
 
-    /// Returns the size of the file and the free space of its disk, or `None` if there is no file or
-    /// the disk has failed.
+    /// Returns the size of the file and the free space of its disk, or `None` if there is no file
+    /// or the disk has failed.
     pub(super) fn disk_usage(&self) -> Option<DiskUsage> {
         self.opened().ok()?.disk.usage()
     }

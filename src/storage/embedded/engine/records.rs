@@ -8,8 +8,8 @@ use crate::storage::Error;
 use crate::storage::embedded::engine::file::Opened;
 use crate::storage::embedded::engine::tables::{Slice, TABLES};
 
-/// Records that are being read; `None` if the engine was reopened in between. It cannot be reopened while
-/// they exist.
+/// Records that are being read; `None` if the engine was reopened in between. It cannot be reopened
+/// while they exist.
 pub(crate) type SharedRecords = Arc<Mutex<Option<Records>>>;
 
 /// The records of all tables, each with the number of its table: 1 is the first one of [`TABLES`].

@@ -31,8 +31,8 @@ impl<T: Table> View<T> {
         Ok(messages)
     }
 
-    /// Returns the state of a message. `claims` has the expiry and the client of the claims that have
-    /// been read so far.
+    /// Returns the state of a message. `claims` has the expiry and the client of the claims that
+    /// have been read so far.
     fn message_state(
         &self,
         number: u64,

@@ -38,7 +38,8 @@ impl DeliveryRow {
         last > self.seen_last || self.version != self.seen_version || now_us >= self.next_retry
     }
 
-    /// Returns the row after its lease has ended, for a holder that has seen this state of the feed.
+    /// Returns the row after its lease has ended, for a holder that has seen this state of the
+    /// feed.
     pub(crate) fn ended(&self, seen: &FeedState, next_retry_us: Option<u64>) -> Self {
         Self {
             version: self.version,

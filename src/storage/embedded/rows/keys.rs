@@ -257,7 +257,8 @@ pub(crate) fn expiring_key(expiry: &[u8]) -> &[u8] {
     expiry.get(1 + TIME_BYTES..).unwrap_or_default()
 }
 
-/// Returns the common prefix of the keys of a project's rows, of a table of records with this prefix.
+/// Returns the common prefix of the keys of a project's rows, of a table of records with this
+/// prefix.
 pub(crate) fn of_project(prefix: u8, project: &ProjectId) -> Vec<u8> {
     named(prefix, project, "")
 }

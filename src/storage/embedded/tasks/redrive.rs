@@ -58,8 +58,8 @@ enum Existence {
 }
 
 impl WriteTransaction<'_> {
-    /// Moves the next messages of a running task. `elsewhere` says whether queues that are not in this
-    /// file exist in another store.
+    /// Moves the next messages of a running task. `elsewhere` says whether queues that are not in
+    /// this file exist in another store.
     pub(super) fn redrive(
         &mut self,
         source: &QueueId,

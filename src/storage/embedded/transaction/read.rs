@@ -48,8 +48,8 @@ impl<T: Table> View<T> {
         }
     }
 
-    /// Returns the numbers of a queue whose row cannot be read, without what its owner has set; `None` if
-    /// not even they are there.
+    /// Returns the numbers of a queue whose row cannot be read, without what its owner has set;
+    /// `None` if not even they are there.
     pub(crate) fn head_of_row(&self, queue: &QueueId) -> Result<Option<QueueRow>, Error> {
         Ok(self.registry.get(&*keys::queue(queue))?.and_then(|row| QueueRow::decode_head(row.value())))
     }
@@ -131,8 +131,8 @@ impl<T: Table> View<T> {
         Ok(state.has_stepped_back(now_us) || self.first_due(number, state)?.first() <= now_us)
     }
 
-    /// Returns the times at which the first lease, the first message and the first subscription end,
-    /// and the first delayed message becomes due.
+    /// Returns the times at which the first lease, the first message and the first subscription
+    /// end, and the first delayed message becomes due.
     pub(crate) fn first_due(&self, number: u64, state: &QueueState) -> Result<Due, Error> {
         let first_in =
             |number, part| Ok::<_, Error>(self.until(number, part, u64::MAX, 1)?.first().map(|(time, _)| *time));

@@ -1,11 +1,11 @@
 //! Moves a queue to another pool.
 //!
 //! The catalogue decides where the queue is at each moment. A move gives its place a new epoch, the
-//! *label* of the move, pauses the queue in the store that it leaves, copies it, and then gives it the
-//! place in the other pool under the next epoch. If instead its old place gets the next epoch, the move
-//! is undone. Each store compares its label with the epoch of the catalogue: so every process knows
-//! which of the two stores has the queue, and can end or undo the move of one that has died
-//! (`settle.rs`). Operations wait meanwhile (`waiting.rs`).
+//! *label* of the move, pauses the queue in the store that it leaves, copies it, and then gives it
+//! the place in the other pool under the next epoch. If instead its old place gets the next epoch,
+//! the move is undone. Each store compares its label with the epoch of the catalogue: so every
+//! process knows which of the two stores has the queue, and can end or undo the move of one that
+//! has died (`settle.rs`). Operations wait meanwhile (`waiting.rs`).
 
 mod running;
 mod settle;
@@ -87,8 +87,8 @@ impl PooledStore {
         Err(Error::Unavailable(format!("queue {queue} was deleted or moved during each of {ATTEMPTS_MAX} attempts")))
     }
 
-    /// Replaces the place of a queue in the catalogue by exactly this one, if it still is the known one.
-    /// Returns whether the queue has the new place then.
+    /// Replaces the place of a queue in the catalogue by exactly this one, if it still is the known
+    /// one. Returns whether the queue has the new place then.
     async fn give_place(&self, queue: &QueueId, known: &Place, place: &Place) -> Result<bool, Error> {
         let now = self.0.management.replace_place(queue, known, place.pool.as_ref(), place.epoch).await?;
         Ok(now.as_ref() == Some(place))
@@ -173,8 +173,8 @@ impl Move<'_> {
         }
     }
 
-    /// Keeps the pool that has the queue from now on in the list of pools, if it was retired and removed
-    /// just before it got the queue.
+    /// Keeps the pool that has the queue from now on in the list of pools, if it was retired and
+    /// removed just before it got the queue.
     async fn keep_pool(&self) -> Result<(), Error> {
         let (pooled, config) = (self.pooled, &self.target.config);
         loop {

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 
 use crate::domain::QueueId;
 
-/// The moves that operations of this process wait for. A receiver is closed when its move has ended.
+/// The moves that operations of this process wait for. A receiver is closed when its move has
+/// ended.
 #[derive(Default)]
 pub(in crate::storage::pooled) struct RunningMoves(Mutex<HashMap<QueueId, watch::Receiver<()>>>);
 

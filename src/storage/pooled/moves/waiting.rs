@@ -1,4 +1,5 @@
-//! Waits for the end of moves. One task of a process follows each move for all operations that wait.
+//! Waits for the end of moves. One task of a process follows each move for all operations that
+//! wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use crate::storage::pooled::PooledStore;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl PooledStore {
-    /// Settles the move of a queue as far as it concerns the store of this pool, and waits while the
-    /// queue moves. Returns whether the queue must be looked up again, because it is there or anything has
-    /// changed.
+    /// Settles the move of a queue as far as it concerns the store of this pool, and waits while
+    /// the queue moves. Returns whether the queue must be looked up again, because it is there or
+    /// anything has changed.
     ///
     /// # Errors
     ///

@@ -54,8 +54,8 @@ impl Connection {
     }
 
     /// Runs an idempotent script for this project, and waits until its effects have reached the
-    /// level, at most for `wait_max`. An error other than [`Error::NotDurable`] says that the script
-    /// has not run.
+    /// level, at most for `wait_max`. An error other than [`Error::NotDurable`] says that the
+    /// script has not run.
     pub(in crate::storage::redis) async fn run_durably(
         &self,
         script: &Script,

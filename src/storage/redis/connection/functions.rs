@@ -1,10 +1,10 @@
 //! Calls the functions of the library, and loads it into a server that does not have it.
 //!
 //! Redis refuses to load a library, or to call a function that may write, when its memory is full,
-//! when it has too few replicas, or when its disk has failed. The same text then runs as a script, which
-//! Redis refuses only at the first command that it must not run. So a repeated post is still answered,
-//! and a full server that has lost the library can still be emptied. A user that may not call functions
-//! gets the same, at several times the cost.
+//! when it has too few replicas, or when its disk has failed. The same text then runs as a script,
+//! which Redis refuses only at the first command that it must not run. So a repeated post is still
+//! answered, and a full server that has lost the library can still be emptied. A user that may not
+//! call functions gets the same, at several times the cost.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,8 +28,8 @@ const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(5);
 pub(super) struct Functions {
     /// Held while the library is loaded.
     loading: AsyncMutex<()>,
-    /// When the server last refused to load the library, or to let the user call functions. `None` while
-    /// it runs functions.
+    /// When the server last refused to load the library, or to let the user call functions. `None`
+    /// while it runs functions.
     refused_at: Mutex<Option<Instant>>,
 }
 
@@ -129,8 +129,8 @@ pub(super) fn is_missing(error: &FredError) -> bool {
     error.details().starts_with("NOSCRIPT") || error.details().contains("Function not found")
 }
 
-/// Returns whether the server has refused to call a function, or to load the library, before anything
-/// ran.
+/// Returns whether the server has refused to call a function, or to load the library, before
+/// anything ran.
 pub(super) fn is_refused(error: &FredError) -> bool {
     let refusals = ["OOM ", "NOREPLICAS", "MISCONF", "NOPERM", "ERR unknown command"];
     refusals.iter().any(|refusal| error.details().starts_with(refusal))

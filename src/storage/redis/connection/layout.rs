@@ -2,8 +2,9 @@
 //! operation runs on it.
 //!
 //! The version is one key, in a cluster too. It is written when the store is empty. Layout 1 had no
-//! version; it is recognized by a key that later layouts do not use. While a migration fills a store,
-//! the key has the id of the migration instead of a version, so that no process uses the store.
+//! version; it is recognized by a key that later layouts do not use. While a migration fills a
+//! store, the key has the id of the migration instead of a version, so that no process uses the
+//! store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::storage::redis::uri::Clock;
 
 /// The layout that this release reads and writes.
 const LAYOUT: &str = "3";
-/// The same in a store whose clock tests can move. Other processes would take its times for real ones.
+/// The same in a store whose clock tests can move. Other processes would take its times for real
+/// ones.
 const LAYOUT_WITH_MOVABLE_CLOCK: &str = "3 with a movable clock";
 /// Begins the layout of a store that a migration fills.
 const MIGRATING: &str = "migrating ";

@@ -1,5 +1,5 @@
-//! A connection to one server that receives only notifications, such as those on the channel of each
-//! watched queue.
+//! A connection to one server that receives only notifications, such as those on the channel of
+//! each watched queue.
 //!
 //! A periodic `PING` detects a dead connection.
 

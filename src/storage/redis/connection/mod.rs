@@ -2,9 +2,9 @@
 //! retries commands that may be repeated. Nothing outside `storage/redis` uses `fred`.
 //!
 //! A server of a cluster that no longer has the slot replies so, and so does a server that is no
-//! longer the master of its Sentinel group (`READONLY`). That counts as a failed attempt, and the next
-//! attempt goes to the server that then has the slot. A server that is handing the slot over (`ASK`,
-//! `TRYAGAIN`) is retried until it is done.
+//! longer the master of its Sentinel group (`READONLY`). That counts as a failed attempt, and the
+//! next attempt goes to the server that then has the slot. A server that is handing the slot over
+//! (`ASK`, `TRYAGAIN`) is retried until it is done.
 
 mod channel;
 mod durable_script;
@@ -120,8 +120,8 @@ impl Connection {
         self.servers.close();
     }
 
-    /// Returns the same connections for scripts that fail with [`Error::NoQueue`] on queues that do not
-    /// exist.
+    /// Returns the same connections for scripts that fail with [`Error::NoQueue`] on queues that do
+    /// not exist.
     pub(super) fn requiring_queues(&self) -> Self {
         Self { requires_queues: true, ..self.clone() }
     }
@@ -168,8 +168,8 @@ impl Connection {
         self.servers.slot(key)
     }
 
-    /// The same for a key that is made only if it is needed. It is not needed for the only slot of a
-    /// single server.
+    /// The same for a key that is made only if it is needed. It is not needed for the only slot of
+    /// a single server.
     pub(super) fn slot_with(&self, key: impl FnOnce() -> String) -> u16 {
         if self.servers.are_clustered() { self.slot(&key()) } else { 0 }
     }
@@ -196,8 +196,8 @@ impl Connection {
         self.take(script, queue, args).await.map_err(Error::sent_or_not)
     }
 
-    /// The same for a script that takes messages. Fails with [`Error::NotSent`] if it has certainly not
-    /// run.
+    /// The same for a script that takes messages. Fails with [`Error::NotSent`] if it has certainly
+    /// not run.
     pub(super) async fn take(
         &self,
         script: &Script,
@@ -426,7 +426,8 @@ impl Connection {
         Error::Unavailable(self.unavailable_reason(what, slot, reason))
     }
 
-    /// Returns why a command could not run: the problem of its server if known, else that of the command.
+    /// Returns why a command could not run: the problem of its server if known, else that of the
+    /// command.
     fn unavailable_reason(&self, what: &str, slot: u16, reason: &str) -> String {
         self.servers.unavailable_reason(slot).unwrap_or_else(|| format!("{what}: {reason}"))
     }

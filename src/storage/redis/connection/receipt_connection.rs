@@ -98,8 +98,8 @@ impl ReceiptConnection {
         self.client.is_connected()
     }
 
-    /// Returns how the server proves the sync that the level requires, if it requires one. The error
-    /// says why the server cannot confirm the level.
+    /// Returns how the server proves the sync that the level requires, if it requires one. The
+    /// error says why the server cannot confirm the level.
     pub(super) fn fsync_proof(&self, level: Durability) -> Result<Option<FsyncProof>, &'static str> {
         match self.fsync {
             _ if level.replicas() > 0 && !self.has_wait => Err(NO_WAIT),
@@ -208,8 +208,8 @@ fn history(info: &Value) -> Option<String> {
     (field(info, "role:")? == "master").then(|| field(info, "master_replid:")).flatten()
 }
 
-/// Returns the number of replicas that are connected to a server, by its `INFO replication`. Fails if
-/// it is not a master.
+/// Returns the number of replicas that are connected to a server, by its `INFO replication`. Fails
+/// if it is not a master.
 fn replicas_of_master(info: &Value) -> Result<u64, FredError> {
     if history(info).is_none() {
         return Err(FredError::new(ErrorKind::Routing, "the server is not a master"));

@@ -19,8 +19,9 @@ use crate::storage::{Admission, Error, Permit};
 
 /// Maximum number of connections to a server that wait for receipts of one level at the same time.
 const CONNECTIONS_MAX: usize = 4;
-/// Maximum number of posts to a server that wait for a receipt, including those that wait for one of
-/// the connections. They have no permit of the admission. One project alone can have half of them.
+/// Maximum number of posts to a server that wait for a receipt, including those that wait for one
+/// of the connections. They have no permit of the admission. One project alone can have half of
+/// them.
 const RECEIPTS_MAX: usize = 512;
 
 /// The result of a script that has run.
@@ -47,8 +48,8 @@ impl Receipts {
         Self { config, free: Mutex::default(), levels: Mutex::default(), posts: MemoryBudget::new(RECEIPTS_MAX) }
     }
 
-    /// Calls the function once, and waits until its effects have reached the level. Projects take turns.
-    /// A server that does not have or run the library gets it as a script.
+    /// Calls the function once, and waits until its effects have reached the level. Projects take
+    /// turns. A server that does not have or run the library gets it as a script.
     pub(super) async fn attempt(
         &self,
         project: &ProjectId,
@@ -94,8 +95,8 @@ impl Receipts {
         checked
     }
 
-    /// Takes a free connection, or opens one. Waits while the level has the maximum number in use. All
-    /// this ends at the deadline.
+    /// Takes a free connection, or opens one. Waits while the level has the maximum number in use.
+    /// All this ends at the deadline.
     async fn take(
         &self,
         project: &ProjectId,

@@ -71,7 +71,8 @@ impl Connection {
         if version.is_some() || is_refused {
             return Ok(version);
         }
-        // One command, so that a store that is emptied at this moment is not taken for one of layout 1.
+        // One command, so that a store that is emptied at this moment is not taken for one of
+        // layout 1.
         let layout = self.layout.expected();
         let mut previous = self.command_unchecked("SET", keys::LAYOUT, [layout, "NX", "GET"].map(Value::from)).await?;
         Ok(Some(previous.text_or_nil()?.unwrap_or_else(|| layout.to_owned())))

@@ -1,13 +1,13 @@
 //! Stores everything that a migration copies, with plain commands: see `storage/migration`.
 //!
 //! The mark of an incomplete target is the version of its layout, which no release can read
-//! (`connection/layout.rs`). So all processes refuse the store, and the import is alone with it. Each
-//! command can be repeated.
+//! (`connection/layout.rs`). So all processes refuse the store, and the import is alone with it.
+//! Each command can be repeated.
 //!
-//! Redis may lose its data meanwhile, and the mark with it. Another process can then use the store, so
-//! a write must not happen. One script therefore verifies the mark and writes. In a cluster, the mark
-//! is in another slot, so it is verified after each chunk. The id of the migration is a second mark,
-//! which is never written again. So a run that has lost data fails.
+//! Redis may lose its data meanwhile, and the mark with it. Another process can then use the store,
+//! so a write must not happen. One script therefore verifies the mark and writes. In a cluster, the
+//! mark is in another slot, so it is verified after each chunk. The id of the migration is a second
+//! mark, which is never written again. So a run that has lost data fails.
 
 mod values;
 

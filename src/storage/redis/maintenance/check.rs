@@ -21,8 +21,8 @@ use crate::storage::{Check, Error, QueueStore, unless_unreadable};
 const NOT_REGISTERED: &str = "exists and is not registered: it is not listed";
 /// Number of messages or claims that one script checks.
 const CHECKED_PER_STEP: u64 = 100;
-/// Maximum number of messages of a queue whose bytes are checked. One script reads all their entries,
-/// because the sum changes with each message.
+/// Maximum number of messages of a queue whose bytes are checked. One script reads all their
+/// entries, because the sum changes with each message.
 const BYTES_CHECKED_MAX: u64 = 10_000;
 const SETS: [&str; 3] = ["ready", "delayed", "in_flight"];
 /// Number of retries that one script checks. Their records have whole messages.
@@ -144,8 +144,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Checks the sum of the sizes of the messages. A sum that is not known is not damage: processes
-    /// of an earlier release do not store it.
+    /// Checks the sum of the sizes of the messages. A sum that is not known is not damage:
+    /// processes of an earlier release do not store it.
     async fn check_bytes(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
         let repair = if repairs { "repair" } else { "" };
         let args = [arguments::number(BYTES_CHECKED_MAX), Bytes::from_static(repair.as_bytes())];

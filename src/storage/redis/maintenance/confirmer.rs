@@ -2,8 +2,8 @@
 //! slot fails over to a replica that lags, while the queues remain.
 //!
 //! A process confirms a queue at its first use, then after every ten minutes of use, and after a
-//! reconnection. One task does this in the background, and operations do not wait for it. The walk of
-//! the janitor finds the queues that nobody uses.
+//! reconnection. One task does this in the background, and operations do not wait for it. The walk
+//! of the janitor finds the queues that nobody uses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

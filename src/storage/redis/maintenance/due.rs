@@ -90,8 +90,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Returns whether deleted queues have messages to forward. Until they are forwarded, these queues
-    /// are due. May return true if very many queues are due.
+    /// Returns whether deleted queues have messages to forward. Until they are forwarded, these
+    /// queues are due. May return true if very many queues are due.
     pub(in crate::storage) async fn has_outboxes_of_deleted_queues(&self) -> Result<bool, Error> {
         let servers = self.connection.slots_by_server();
         if servers.is_empty() {

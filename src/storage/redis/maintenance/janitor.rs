@@ -82,8 +82,8 @@ impl RedisStore {
         Ok(visited)
     }
 
-    /// Registers queues whose registration was lost, then visits all registered queues, and in between
-    /// those in which something is due.
+    /// Registers queues whose registration was lost, then visits all registered queues, and in
+    /// between those in which something is due.
     async fn walk(&self, schedule: &Schedule) -> Result<u64, Error> {
         let mut visited = 0;
         let mut next_due = Instant::now() + schedule.pause;
@@ -103,8 +103,8 @@ impl RedisStore {
         }
     }
 
-    /// Registers the queues among the next keys that are not registered. Returns whether there are more
-    /// keys. A server that does not answer is skipped until the next walk.
+    /// Registers the queues among the next keys that are not registered. Returns whether there are
+    /// more keys. A server that does not answer is skipped until the next walk.
     async fn register_step(&self, scan: &mut KeyScan) -> bool {
         match self.scan_step(scan).await {
             Ok(Some(queues)) => {

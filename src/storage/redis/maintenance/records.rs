@@ -1,5 +1,5 @@
-//! Reads every record of a queue as its readers do, and sets metadata, policies and subscriptions aside
-//! that cannot be read.
+//! Reads every record of a queue as its readers do, and sets metadata, policies and subscriptions
+//! aside that cannot be read.
 
 use bytes::Bytes;
 use fred::types::Value;

@@ -29,8 +29,8 @@ const LARGE_FIELDS_PER_STEP: &str = "4";
 const VALUES_PER_STEP: u64 = 4;
 
 impl RedisStore {
-    /// Copies a queue that is paused in this store to another one, where the copy has begun. Verifies
-    /// the numbers of copied values.
+    /// Copies a queue that is paused in this store to another one, where the copy has begun.
+    /// Verifies the numbers of copied values.
     pub(in crate::storage) async fn copy_frozen(
         &self,
         queue: &QueueId,

@@ -1,6 +1,6 @@
 //! The steps of moving a queue to another pool, in the store that it leaves and in the one that it
-//! moves to. `storage/pooled/moves` puts them together, and `scripts/shared/moving.lua` describes what
-//! is stored meanwhile.
+//! moves to. `storage/pooled/moves` puts them together, and `scripts/shared/moving.lua` describes
+//! what is stored meanwhile.
 
 mod copy;
 
@@ -66,8 +66,8 @@ impl RedisStore {
         }
     }
 
-    /// Begins the copy of a queue in this store, which is a pool. The queue is registered before, so
-    /// that maintenance finds what a crash leaves.
+    /// Begins the copy of a queue in this store, which is a pool. The queue is registered before,
+    /// so that maintenance finds what a crash leaves.
     pub(in crate::storage) async fn begin_copy(&self, queue: &QueueId, label: Epoch) -> Result<(), Error> {
         self.forward_dead_letters(queue).await?;
         self.register_with_project(queue, Mode::Exactly, label.0, None).await?;
@@ -121,8 +121,8 @@ impl RedisStore {
         }
     }
 
-    /// Ends the move of a queue that has its place in this store under this epoch, the one after its
-    /// label. Has no effect if there is no complete move with that label.
+    /// Ends the move of a queue that has its place in this store under this epoch, the one after
+    /// its label. Has no effect if there is no complete move with that label.
     pub(in crate::storage) async fn end_move(&self, queue: &QueueId, epoch: Epoch) -> Result<(), Error> {
         if self.registered_version(queue).await?.is_none_or(|version| version < epoch.0) {
             self.register_with_project(queue, Mode::Exactly, epoch.0, None).await?;
@@ -130,8 +130,8 @@ impl RedisStore {
         self.run_move(&MOVE_END, queue, vec![arguments::number(epoch.0)]).await.map(drop)
     }
 
-    /// Removes what the move with this label has left in this store, in which the queue does not have
-    /// its place.
+    /// Removes what the move with this label has left in this store, in which the queue does not
+    /// have its place.
     pub(in crate::storage) async fn discard_move(&self, queue: &QueueId, label: Epoch) -> Result<(), Error> {
         let args = vec![arguments::number(label.0), Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes())];
         self.run_move(&MOVE_DISCARD, queue, args).await?;

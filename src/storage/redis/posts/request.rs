@@ -198,8 +198,8 @@ pub(super) fn encode_head(part: &[Request], queue: u16) -> Bytes {
     head.into()
 }
 
-/// Returns whether a part was refused because its requests together exceed a limit. Some of them may
-/// be within it.
+/// Returns whether a part was refused because its requests together exceed a limit. Some of them
+/// may be within it.
 pub(super) fn is_full_together(part: &[Request], outcome: &Bytes) -> bool {
     part.len() > 1 && matches!(outcome.first(), Some(&(TOO_MANY | TOO_LARGE)))
 }

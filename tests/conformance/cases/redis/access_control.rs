@@ -1,8 +1,8 @@
 //! The privileges that `docs/operating.md` gives the user of Sukkal in Redis are enough, and the
 //! least: a part of the driver suite runs with them, no command is denied, and each one is used.
 //!
-//! Scripts use some commands only in rare states. Such a command counts as used if a script contains
-//! it.
+//! Scripts use some commands only in rare states. Such a command counts as used if a script
+//! contains it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The number of bytes of queues that processes of an earlier release have changed, which do not count
-//! them.
+//! The number of bytes of queues that processes of an earlier release have changed, which do not
+//! count them.
 
 use std::sync::Arc;
 

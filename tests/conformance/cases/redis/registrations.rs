@@ -111,8 +111,8 @@ async fn a_maintenance_round_removes_projects_without_queues() {
     assert!(stay.iter().all(|key| *key == "sukkal:layout" || key.ends_with(":due")), "{stay:?} do not expire");
 }
 
-/// Removes the registration of a queue from the server that has it. Asserts that a check finds this and
-/// a repair fixes it, and that the walk of the janitor fixes it, too.
+/// Removes the registration of a queue from the server that has it. Asserts that a check finds this
+/// and a repair fixes it, and that the walk of the janitor fixes it, too.
 async fn assert_found_and_mended(subject: &Subject, register: &RedisServer) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 3)).await;

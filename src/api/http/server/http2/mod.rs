@@ -39,8 +39,8 @@ use crate::auth::ClientCertificate;
 
 /// Maximum number of requests of a connection that are in progress. Browsers expect this number.
 const STREAMS_MAX: u32 = 100;
-/// Maximum size of the headers of a request in bytes, as HTTP/2 counts them: with 32 bytes for each.
-/// Requests with larger headers get a response without a description.
+/// Maximum size of the headers of a request in bytes, as HTTP/2 counts them: with 32 bytes for
+/// each. Requests with larger headers get a response without a description.
 const HEADER_LIST_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// Maximum number of bytes of a request body that have arrived before a handler reads them.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
@@ -59,8 +59,8 @@ pub(super) struct Http2 {
     builder: Builder<TokioExecutor>,
     router: Router,
     idle_timeout: Duration,
-    /// Limits the number of requests in progress, so that they need no more memory than with HTTP/1,
-    /// which has one for each connection.
+    /// Limits the number of requests in progress, so that they need no more memory than with
+    /// HTTP/1, which has one for each connection.
     requests: Arc<Semaphore>,
     /// The same for unknown clients, which have a share of their own.
     unknown_requests: Arc<Semaphore>,
@@ -158,7 +158,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
     type Error = h2::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, h2::Error>> + Send>>;
 
-    /// Handles a request, or refuses it if there are too many in progress. Then the client may repeat it.
+    /// Handles a request, or refuses it if there are too many in progress. Then the client may
+    /// repeat it.
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         // Each connection may have one request.
         let permit = if self.activity.is_idle() {

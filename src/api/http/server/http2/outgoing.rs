@@ -1,4 +1,5 @@
-//! The parts of a response on their way to the client. They take along the return guards of messages.
+//! The parts of a response on their way to the client. They take along the return guards of
+//! messages.
 //!
 //! hyper keeps the parts of a stream until the client accepts them, and drops them if the stream is
 //! reset or the connection breaks. So a part that is dropped before all of it has been written

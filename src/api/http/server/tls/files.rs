@@ -147,8 +147,8 @@ impl TlsFiles {
             TlsError::Unusable { file: shown(&self.certificate), reason }
         })?;
         if client_ca.is_some() {
-            // The certificate of a client is not verified again when its session is resumed, so it may
-            // have expired.
+            // The certificate of a client is not verified again when its session is resumed, so it
+            // may have expired.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }

@@ -104,8 +104,8 @@ async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
     frame.respond(204, &text)
 }
 
-/// Purges a queue. Kinds of resources that are not known are ignored. Without `resource_types`, it deletes all
-/// kinds, so a body with another field instead is refused.
+/// Purges a queue. Kinds of resources that are not known are ignored. Without `resource_types`, it
+/// deletes all kinds, so a body with another field instead is refused.
 async fn purge(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
     let chosen = frame.request().field(RESOURCE_TYPES);
     if chosen.is_none()

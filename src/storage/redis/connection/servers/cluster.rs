@@ -1,5 +1,5 @@
-//! Finds out which server of a cluster has which slots. The servers know it. One of them is asked at
-//! the start, after failed attempts, and every few seconds.
+//! Finds out which server of a cluster has which slots. The servers know it. One of them is asked
+//! at the start, after failed attempts, and every few seconds.
 //!
 //! `fred`'s cluster client is not used: it sends nothing to any server until it is connected to all
 //! of them.

@@ -1,8 +1,8 @@
 //! The servers of a store, and which of them has which slots.
 //!
 //! A single server and the master of a Sentinel group count as one server that has all slots.
-//! `cluster.rs` asks the servers of a cluster who has which slots, and `sentinels.rs` asks Sentinels
-//! which server is the master.
+//! `cluster.rs` asks the servers of a cluster who has which slots, and `sentinels.rs` asks
+//! Sentinels which server is the master.
 //!
 //! Each server has its own connections, so that commands to the others continue while one is
 //! unreachable.

@@ -1,8 +1,8 @@
 //! Finds the master of a Sentinel group, and notices a failover even while the old master answers.
 //!
-//! After a failover, the old master accepts writes until a Sentinel has made it a replica. That takes
-//! ten seconds, or as long as the old master is cut off from the Sentinels, and the writes are lost.
-//! So each Sentinel is asked several times a second.
+//! After a failover, the old master accepts writes until a Sentinel has made it a replica. That
+//! takes ten seconds, or as long as the old master is cut off from the Sentinels, and the writes
+//! are lost. So each Sentinel is asked several times a second.
 //!
 //! Sentinels may disagree, because one that is cut off from the others still names the old master.
 //! Each failover has a higher configuration epoch than all before it. So the master of the highest
