@@ -122,7 +122,8 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// [`InvalidMetadata`] if a reserved key has an invalid value, or there are too many values or levels.
+    /// [`InvalidMetadata`] if a reserved key has an invalid value, or there are too many values or
+    /// levels.
     pub fn new(keys: JsonObject, limits: &Limits) -> Result<Self, InvalidMetadata> {
         keys.check()?;
         let ttl = (u64::from(MESSAGE_TTL_S_MIN), u64::from(limits.max_message_ttl));

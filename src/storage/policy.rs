@@ -1,9 +1,9 @@
 //! The policy of a queue: the part of its metadata that stores enforce.
 //!
 //! It is empty if there is nothing to enforce. Numbers are big-endian, in this order: flags (`u8`,
-//! [`DELAYS`] and [`FAIR`]), maximum claim count (`u32`), time to live of dead letters (`u32`, 0: not
-//! set). A fair queue adds the number of shards and of shards per tenant (`u16` each). The name of
-//! the dead-letter queue comes last.
+//! [`DELAYS`] and [`FAIR`]), maximum claim count (`u32`), time to live of dead letters (`u32`, 0:
+//! not set). A fair queue adds the number of shards and of shards per tenant (`u16` each). The name
+//! of the dead-letter queue comes last.
 
 use bytes::Bytes;
 

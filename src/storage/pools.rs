@@ -93,8 +93,8 @@ pub trait PoolStore: Records {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if one of the stores does not answer, or if the queue was deleted or moved
-    /// elsewhere meanwhile. Then the queue is complete in one of them, and the move may be
+    /// [`Error::Unavailable`] if one of the stores does not answer, or if the queue was deleted or
+    /// moved elsewhere meanwhile. Then the queue is complete in one of them, and the move may be
     /// repeated.
     async fn move_queue(&self, _queue: &QueueId, _pool: &PoolName) -> Result<Moved, Error> {
         Ok(Moved::NoPool)

@@ -120,8 +120,8 @@ pub trait Records: Send + Sync {
 
     /// Makes all changes in one step if all conditions hold. If the reply is lost, the call may be
     /// repeated: a condition on a row that already has the value which the write gives it counts as
-    /// [`Written::Done`]. So such a value must be unique. A write that only deletes works even if the store
-    /// is full.
+    /// [`Written::Done`]. So such a value must be unique. A write that only deletes works even if
+    /// the store is full.
     async fn write_rows(&self, table: &'static Table, write: Write) -> Result<Written, Error>;
 }
 

@@ -125,8 +125,9 @@ mod tests {
             delays.push(Instant::now().checked_duration_since(moment).expect("it is not early"));
         }
 
-        delays.sort();
-        assert!(!cfg!(target_os = "linux") || delays[5] < Duration::from_micros(500), "{delays:?}");
+        // Most are late on a busy machine, but the runtime's timer would always be.
+        let shortest = delays.iter().min().unwrap();
+        assert!(!cfg!(target_os = "linux") || *shortest < Duration::from_micros(500), "{delays:?}");
     }
 
     #[tokio::test]

@@ -47,8 +47,8 @@ impl EmbeddedStore {
 impl WriteTransaction<'_> {
     /// Returns the next messages to deliver. Dead letters among them move to the dead-letter queue.
     /// If all of them are dead letters, those after them are next. When that has happened
-    /// [`DEAD_LETTER_STEPS_MAX`] times, or once in a queue that is its own dead-letter queue, waiters are
-    /// notified instead.
+    /// [`DEAD_LETTER_STEPS_MAX`] times, or once in a queue that is its own dead-letter queue,
+    /// waiters are notified instead.
     pub(super) fn next_to_deliver(
         &mut self,
         queue: &QueueId,

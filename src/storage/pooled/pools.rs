@@ -193,8 +193,8 @@ impl PooledStore {
     ///
     /// # Errors
     ///
-    /// [`Error::NoPool`] if there is no pool for the queue, and [`Error::Unavailable`] if all of them are
-    /// down or excluded.
+    /// [`Error::NoPool`] if there is no pool for the queue, and [`Error::Unavailable`] if all of
+    /// them are down or excluded.
     fn choose_among(&self, metadata: &Metadata, excluded: &[PoolName]) -> Result<Option<PoolName>, Error> {
         let flavor = metadata.flavor();
         let pools = self.0.pools.all();
