@@ -33,7 +33,10 @@ impl Config {
                 "transport.message_decryption_keys has no effect, because transport.message_encryption_key is empty",
             ),
             (
-                self.mail.host.is_empty() && (self.mail.sender.is_some() || !self.mail.username.is_empty()),
+                self.mail.host.is_empty()
+                    && (self.mail.sender.is_some()
+                        || !self.mail.username.is_empty()
+                        || !self.mail.trusted_recipients.is_empty()),
                 "the options in [mail] have no effect, because mail.host is empty",
             ),
             (
@@ -115,6 +118,15 @@ mod tests {
         assert_eq!(beside(""), [""; 0]);
         let without_credentials = beside("none,tokens");
         assert!(without_credentials.len() == 1 && without_credentials[0].contains("\"none\" beside others"));
+    }
+
+    #[test]
+    fn an_option_of_another_store_causes_a_warning() {
+        let fsync = ("SUKKAL_EMBEDDED__FSYNC", "interval");
+
+        let expected = "embedded.fsync has no effect, because the store is not embedded";
+        assert_eq!(warnings(&[fsync, ("SUKKAL_STORE", "memory:")]), [expected]);
+        assert_eq!(warnings(&[fsync]), [""; 0]);
     }
 
     #[test]

@@ -174,6 +174,11 @@ impl Metadata {
             let known = { known }.find(|known| letters(known).eq(letters(key)))?;
             Some(Warning::OwnKey { key: shown(key), known })
         };
+        // The body that the action of a WebSocket has, or the same once more in it.
+        let is_nested = self.keys.object("metadata").is_some_and(|nested| {
+            self.keys.entries().count() == 1 || nested.entries().any(|(key, _)| key.starts_with('_'))
+        });
+        warnings.extend(is_nested.then_some(Warning::NestedMetadata));
         let own_keys = self.keys.entries().map(|(key, _)| key).filter(|key| !key.starts_with('_'));
         warnings.extend(own_keys.filter_map(respelled).take(UNKNOWN_NAMES_MAX));
         warnings.extend(non_null(&self.reserved, RETRY_POLICY).iter().flat_map(retry_policy::warnings));

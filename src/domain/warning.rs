@@ -46,6 +46,13 @@ pub enum Warning {
         /// The other one.
         other: &'static str,
     },
+    /// A field of a request over a WebSocket has no effect beside another one.
+    FieldBeside {
+        /// The field that has no effect.
+        name: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
     /// A metadata key is set without another one that it needs.
     Needs {
         /// The key that has no effect.
@@ -290,6 +297,7 @@ impl fmt::Display for Warning {
                 write!(f, "query parameter \"{name}\" is repeated, and only its last value has an effect; send it once")
             }
             Self::Beside { name, other } => write!(f, "query parameter \"{name}\" has no effect beside \"{other}\""),
+            Self::FieldBeside { name, other } => write!(f, "field \"{name}\" has no effect beside \"{other}\""),
             Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
             Self::OwnKey { key, known } => write!(
                 f,

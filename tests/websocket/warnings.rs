@@ -24,6 +24,15 @@ async fn what_has_no_effect_gets_a_warning() {
             json!({"queue_name": "r", "metadata": {"_max_claim_cuont": 2}}),
             json!(["unknown metadata key \"_max_claim_cuont\" has no effect; did you mean \"_max_claim_count\"?"]),
         ),
+        (
+            "queue_create",
+            json!({"queue_name": "s", "metadata": {"metadata": {"_default_message_ttl": 60}}}),
+            json!([
+                "\"metadata\" is one of your own metadata keys; the body itself is the metadata, so send the value of this \
+                 key alone"
+            ]),
+        ),
+        ("subscription_list", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
         ("queue_get", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
         ("claim_create", json!({"queue_name": "none"}), json!(["the queue does not exist"])),
         ("message_delete_many", json!({"queue_name": "none", "pop": 1}), json!(["the queue does not exist"])),
@@ -37,6 +46,11 @@ async fn what_has_no_effect_gets_a_warning() {
             ]),
         ),
         ("claim_create", json!({"queue_name": "q", "wait": 1}), json!([wait])),
+        (
+            "message_delete_many",
+            json!({"queue_name": "q", "pop": 1, "claim_ids": ["x"]}),
+            json!(["field \"claim_ids\" has no effect beside \"pop\""]),
+        ),
         (
             "message_post",
             json!({"queue_name": "q", "messages": [{"body": 1, "tll": 60}]}),

@@ -140,17 +140,12 @@ async fn create(
             .ok_or_else(|| Error::Body("Document type not supported.".to_owned()))?,
     };
     let location = [(LOCATION, paths::of(queue.name()))];
-    // The body that the action of a WebSocket has.
-    let is_nested = metadata
-        .object("metadata")
-        .is_some_and(|nested| metadata.entries().count() == 1 || nested.entries().any(|(key, _)| key.starts_with('_')));
-    let nested = is_nested.then_some(Warning::NestedMetadata).into_iter().collect();
     let WithWarnings { value: creation, warnings } = broker.create_queue(&caller, queue, metadata).await?;
     let status = match creation {
         Creation::Created => StatusCode::CREATED,
         Creation::Existed => StatusCode::NO_CONTENT,
     };
-    Ok((status, location, Warnings(nested), Warnings(warnings), ()).into_response())
+    Ok((status, location, Warnings(warnings), ()).into_response())
 }
 
 /// Returns a queue's metadata with all defaults, whether the queue exists or not.

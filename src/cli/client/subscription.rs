@@ -317,8 +317,10 @@ async fn redeliver(redelivery: &Redelivery, service: &Service, output: &mut Outp
         (Some(state), None) => format!(" when it is resumed; it is {}", printable(state)),
         (Some(state), Some(until)) => format!(" later; it is {} until {}", printable(state), printable(until)),
     };
+    let skips = redelivery.since.as_deref() == Some("now");
+    let what = if skips { "skips the messages that are not delivered yet" } else { "delivers messages again" };
     let document = json!({ "id": id, "redelivers": is_accepted, "state": status["state"], "until": status["until"] });
-    output.done(&format!("subscription {id} delivers messages again{wait}"), &document)
+    output.done(&format!("subscription {id} {what}{wait}"), &document)
 }
 
 async fn rm(several: &Several, service: &Service, output: &mut Output) -> Result<(), Error> {

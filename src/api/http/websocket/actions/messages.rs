@@ -153,11 +153,13 @@ async fn delete_many(
     let request = frame.request();
     let (ids, claims) = (request.texts("message_ids")?, request.texts("claim_ids")?);
     if let Some(count) = count_to_pop(&broker, &queue, "message_ids", &ids, &claims, request.integer("pop"))? {
-        let (popped, warnings) = match broker.pop_messages(&caller, queue.clone(), count, None).await? {
+        let (popped, mut warnings) = match broker.pop_messages(&caller, queue.clone(), count, None).await? {
             Taken::Messages(popped) => (popped.into_delivered(), Vec::new()),
             Taken::Nothing => (Vec::new(), broker.missing_queue(&caller, broker::Action::PopMessages, &queue).await),
             Taken::Paused => (Vec::new(), vec![Warning::Paused]),
         };
+        let beside = Warning::FieldBeside { name: "claim_ids", other: "pop" };
+        warnings.extend((!claims.is_empty()).then_some(beside));
         let document = ListDocument { messages: messages::popped(&popped, View::bare()), links: None };
         frame.respond_with(200, &document, warnings)
     } else {
