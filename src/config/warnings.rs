@@ -138,7 +138,10 @@ mod tests {
 
         let alone = warnings(&[client_certificate]);
         assert!(alone.len() == 1 && alone[0].starts_with("tls.client_certificate has no effect without tls.client_ca"));
-        assert_eq!(warnings(&with_ca), [""; 0]);
+        let health_checks = warnings(&with_ca);
+        assert!(health_checks.len() == 1 && health_checks[0].ends_with("set operations.bind for health checks"));
+        let with_listener = [&with_ca[..], &[("SUKKAL_OPERATIONS__BIND", "127.0.0.1:8889")]].concat();
+        assert_eq!(warnings(&with_listener), [""; 0]);
     }
 
     #[test]

@@ -459,7 +459,7 @@ mod tests {
             let expected = format!("unknown metadata key \"{key}\" has no effect; did you mean \"{meant}\"?");
             assert_eq!(warnings(&[key]), [expected]);
         }
-        for key in ["_", "_mine", "_flavor", "_ttl", "_filter_policy"] {
+        for key in ["_", "_mine", "_ttl", "_filter_policy"] {
             let expected = "has no effect; name keys of your own without a leading \"_\"";
             assert_eq!(warnings(&[key]), [format!("unknown metadata key \"{key}\" {expected}")]);
         }
