@@ -90,7 +90,7 @@ pub(crate) fn open(place: &str, source: &BackendSource, verification: Verificati
     let opened = attempt
         .map_err(|_| damage("the database engine panicked".to_owned()))?
         .map_err(|error: DatabaseError| refusal(place, error))?;
-    match check_format(place, &opened.database) {
+    match check_format(&opened.database) {
         Ok(None) => Ok(opened),
         Ok(Some(found)) => Err(OpenError::Format { place: place.to_owned(), found }),
         Err(error) => Err(damage(error.to_string())),
@@ -113,7 +113,7 @@ fn refusal(place: &str, error: DatabaseError) -> OpenError {
 
 /// Returns the format of the store if this version cannot read it. A new store gets the current
 /// format.
-fn check_format(place: &str, database: &Database) -> Result<Option<String>, Error> {
+fn check_format(database: &Database) -> Result<Option<String>, Error> {
     let reading = database.begin_read()?;
     match reading.open_table(REGISTRY) {
         Ok(registry) => {
@@ -130,8 +130,5 @@ fn check_format(place: &str, database: &Database) -> Result<Option<String>, Erro
     transaction.open_table(REGISTRY)?.insert(FORMAT, &FORMAT_VERSION.to_be_bytes()[..])?;
     transaction.open_table(CONTENTS)?;
     transaction.commit()?;
-    // A mistake in the name of its folder would otherwise look like a store that has lost
-    // everything.
-    info!(store = place, "a new store was created");
     Ok(None)
 }
