@@ -163,13 +163,17 @@ impl Broker {
         queue: &QueueId,
         preference: &Preference,
     ) -> Option<Warning> {
-        let found = self.look_up(caller, Action::CreateClaim, queue).await.ok()??;
-        let shards = found.metadata.sharding().map(Sharding::shards);
-        let is_useless = match preference {
-            Preference::Shard(shard) => shards.is_none_or(|shards| shard.number() >= shards),
-            Preference::Tenant(_) => shards.is_none(),
+        let warning = |queue: &Queue| {
+            let shards = queue.metadata.sharding().map(Sharding::shards);
+            let is_useless = match preference {
+                Preference::Shard(shard) => shards.is_none_or(|shards| shard.number() >= shards),
+                Preference::Tenant(_) => shards.is_none(),
+            };
+            is_useless.then_some(Warning::PreferIgnored(shards.unwrap_or(1)))
         };
-        is_useless.then_some(Warning::PreferIgnored(shards.unwrap_or(1)))
+        warning(&*self.look_up(caller, Action::CreateClaim, queue).await.ok()??)?;
+        // Another process may have changed the queue since this one has read it.
+        warning(&*self.stored_queue(caller, Action::CreateClaim, queue).await.ok()??)
     }
 
     /// Returns a warning if the retry policy of the queue has precedence over that in these options
@@ -181,16 +185,26 @@ impl Broker {
         options: Option<&Value>,
     ) -> Option<Warning> {
         let own = options?.get(RETRY_POLICY)?;
-        let found = self.look_up(caller, Action::CreateSubscription, queue).await.ok()??;
+        let found = self.stored_queue(caller, Action::CreateSubscription, queue).await.ok()??;
         let of_queue = found.metadata.keys().get(RETRY_POLICY);
         retry_policy::is_ignored(own, of_queue.as_ref()).then_some(Warning::PolicyOfQueue)
     }
 
     /// Returns the queue as this process knows it, or else as it is stored.
     async fn look_up(&self, caller: &Caller, action: Action, queue: &QueueId) -> Result<Option<Arc<Queue>>, Error> {
-        if let Some(known) = self.known_queues.get(queue) {
-            return Ok(Some(known));
+        match self.known_queues.get(queue) {
+            Some(known) => Ok(Some(known)),
+            None => self.stored_queue(caller, action, queue).await,
         }
+    }
+
+    /// Returns the queue as it is stored.
+    async fn stored_queue(
+        &self,
+        caller: &Caller,
+        action: Action,
+        queue: &QueueId,
+    ) -> Result<Option<Arc<Queue>>, Error> {
         let store = self.store.authorize(caller, action, queue)?.admit().await?;
         let found = store.get_queue(queue).await?.map(Arc::new);
         if let Some(found) = &found {
@@ -201,8 +215,7 @@ impl Broker {
 
     /// Returns whether the queue exists. The caller must be allowed to perform the action.
     pub async fn queue_exists(&self, caller: &Caller, action: Action, queue: &QueueId) -> Result<bool, Error> {
-        let store = self.store.authorize(caller, action, queue)?.admit().await?;
-        Ok(store.get_queue(queue).await?.is_some())
+        Ok(self.stored_queue(caller, action, queue).await?.is_some())
     }
 
     /// Replaces the queue's metadata with the keys that `change` returns for it, and returns it
@@ -327,7 +340,7 @@ impl Broker {
     /// it does not exist.
     pub async fn pause_queue(&self, caller: &Caller, queue: QueueId) -> Result<WithWarnings<()>, Error> {
         let access = self.store.authorize(caller, Action::PauseQueue, &queue)?;
-        let is_new = self.look_up(caller, Action::PauseQueue, &queue).await?.is_none();
+        let is_new = self.stored_queue(caller, Action::PauseQueue, &queue).await?.is_none();
         let created = is_new.then(|| Warning::CreatedPaused(queue.name().kind()));
         let store = access.admit().await?;
         self.check_new_queue(caller, &store, &queue).await?;

@@ -234,17 +234,12 @@ impl Config {
         }
         settings.validate()?;
         warnings.extend(settings.secret_warnings());
-        let sets_client_certificate = settings.is_set("tls.client_certificate");
-        let sets_fsync = settings.is_set("embedded.fsync");
+        let is_set = ["tls.client_certificate", "embedded.fsync"].map(|option| settings.is_set(option));
         let config = Self::deserialize(settings.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
         mail::check(&config.mail, &config.signed_url).map_err(Error::Invalid)?;
-        warnings.extend(config.useless_options());
-        warnings.extend(config.tls.warning(sets_client_certificate));
-        if sets_fsync && !matches!(config.store, StoreUri::Embedded(_)) {
-            warnings.push("embedded.fsync has no effect, because the store is not embedded".to_owned());
-        }
+        warnings.extend(config.useless_options(is_set));
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check(&config.tls)?);
         warnings.extend(unencrypted::warnings(&config));

@@ -52,15 +52,6 @@ pub enum ClientCertificate {
 }
 
 impl Tls {
-    /// Returns a warning if `client_certificate` is set but has no effect.
-    pub(super) fn warning(&self, sets_client_certificate: bool) -> Option<String> {
-        let is_useless = sets_client_certificate && self.client_ca.is_none();
-        is_useless.then(|| {
-            "tls.client_certificate has no effect without tls.client_ca: clients are not asked for certificates"
-                .to_owned()
-        })
-    }
-
     /// Checks that no file is missing that another one needs.
     pub(super) fn check(&self) -> Result<(), String> {
         match (&self.certificate, &self.key, &self.client_ca) {

@@ -7,8 +7,10 @@ use crate::domain::AuthStrategy;
 use crate::storage::StoreUri;
 
 impl Config {
-    /// Returns a warning for each option that has no effect, or hardly one.
-    pub(super) fn useless_options(&self) -> impl Iterator<Item = String> {
+    /// Returns a warning for each option that has no effect, or hardly one. `is_set` says whether
+    /// somebody has set `tls.client_certificate` and `embedded.fsync`, which have defaults.
+    pub(super) fn useless_options(&self, is_set: [bool; 2]) -> impl Iterator<Item = String> {
+        let [sets_client_certificate, sets_fsync] = is_set;
         let SignedUrl { secret_key, accepted_secret_key } = &self.signed_url;
         let Transport { message_encryption_key, message_decryption_keys, .. } = &self.transport;
         let authenticates_with = |strategy| self.auth.strategies.contains(&strategy);
@@ -19,6 +21,14 @@ impl Config {
         let has_redis_options = [ca_file, certificate_file, key_file].into_iter().any(Option::is_some);
         let cannot_sign = secret_key.reveal().is_none();
         let warnings = [
+            (
+                sets_client_certificate && self.tls.client_ca.is_none(),
+                "tls.client_certificate has no effect without tls.client_ca: clients are not asked for certificates",
+            ),
+            (
+                sets_fsync && !matches!(self.store, StoreUri::Embedded(_)),
+                "embedded.fsync has no effect, because the store is not embedded",
+            ),
             (
                 self.push.require_confirmation && cannot_sign,
                 "push.require_confirmation is true, but signed_url.secret_key is empty: requests to confirm cannot be \

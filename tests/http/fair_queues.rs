@@ -211,6 +211,11 @@ async fn a_preference_for_shards_that_the_queue_does_not_have_gets_a_warning() {
         let claim = api.post(&format!("/v2/queues/{queue}/claims?prefer={preference}"), &json!({}));
         assert_eq!(warnings_of(claim, 204).await, Vec::from_iter(expected), "{queue} {preference}");
     }
+
+    // The service has read the queue before it was fair.
+    let patch = json!([{"op": "add", "path": "/metadata/_shards", "value": 4}]);
+    answered(api.patch("plain", &patch), 200).await;
+    assert_eq!(warnings_of(api.post("/v2/queues/plain/claims?prefer=tenant:a", &json!({})), 204).await, [""; 0]);
 }
 
 #[tokio::test]

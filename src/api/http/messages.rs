@@ -36,7 +36,7 @@ use crate::domain::{Durability, IdempotencyKey, MessageId, QueueId, QueueKind, S
 /// Estimated size in bytes of the path of a message in a response. While a text is written, the
 /// buffer needs space for six times its length.
 const PATH_BYTES: usize = 128;
-/// The headers with a meaning for a post alone.
+/// The headers of posts with which others are compared.
 const POST_HEADERS: [&str; 4] = ["durability", "idempotency-key", "traceparent", "tracestate"];
 /// The query parameter that includes the states of messages in responses.
 const INCLUDE_STATE: &str = "include_state";
