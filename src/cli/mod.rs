@@ -175,7 +175,7 @@ mod tests {
         let help = command().find_subcommand_mut("ping").unwrap().render_long_help().to_string();
         let words = help.split(|c: char| c != '_' && !c.is_ascii_uppercase());
         let variables: Vec<_> = words.filter(|word| word.starts_with("SUKKAL_")).map(str::to_owned).collect();
-        assert_eq!(variables.len(), 10, "{variables:?}");
+        assert_eq!(variables.len(), 11, "{variables:?}");
 
         let environment = variables.into_iter().map(|name| (name, "x".to_owned()));
         let config = Config::load(None, environment, &[]).unwrap();

@@ -6,8 +6,19 @@ pub(super) const MOVABLE_CLOCK: &str = "SUKKAL_MOVABLE_CLOCK";
 const PREFIX: &str = "SUKKAL_";
 const SECTION_SEPARATOR: &str = "__";
 /// The variables of the command line, which is a client of the service. They are not options.
-const CLIENT: [&str; 10] =
-    ["CACERT", "CLIENT_ID", "CONTEXT", "CREDENTIALS", "CREDENTIALS_FILE", "JSON", "PROJECT", "RETRY", "TOKEN", "URL"];
+const CLIENT: [&str; 11] = [
+    "CACERT",
+    "CERT",
+    "CLIENT_ID",
+    "CONTEXT",
+    "CREDENTIALS",
+    "CREDENTIALS_FILE",
+    "JSON",
+    "PROJECT",
+    "RETRY",
+    "TOKEN",
+    "URL",
+];
 /// Maximum number of wrong, missing or extra characters in a name for which an option is suggested.
 const TYPOS_MAX: usize = 3;
 

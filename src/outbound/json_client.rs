@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio_rustls::rustls::RootCertStore;
 use tracing::warn;
 
-use super::{body_of, http_client, root_cause, trusted_certificates};
+use super::{body_of, http_client, root_cause, tls_config, trusted_certificates};
 use crate::text::without_mark;
 
 /// Maximum time from the request to the last byte of the answer.
@@ -72,7 +72,7 @@ impl Default for JsonClient {
             warn!(%error, "servers with https cannot be reached");
             RootCertStore::empty()
         });
-        let http = http_client(trusted)
+        let http = http_client(tls_config(trusted))
             .default_headers(HeaderMap::from_iter([(ACCEPT, JSON)]))
             .user_agent(OWN_NAME)
             .timeout(ANSWER_DURATION_MAX)

@@ -68,12 +68,12 @@ pub fn tls_config(trusted: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// Returns the settings of an HTTP client that trusts these certificates. The client uses no proxy,
+/// Returns the settings of an HTTP client with this TLS configuration. The client uses no proxy,
 /// follows no redirects, and sends a request again only if nothing of it was sent on a connection
 /// that was closed.
-pub fn http_client(trusted: RootCertStore) -> ClientBuilder {
+pub fn http_client(tls: ClientConfig) -> ClientBuilder {
     ClientBuilder::new()
-        .tls_backend_preconfigured(tls_config(trusted))
+        .tls_backend_preconfigured(tls)
         .no_proxy()
         .redirect(redirect::Policy::none())
         .retry(retry::never())

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::client::{command, text};
 use crate::faults::process::Program;
+use support::certificates::Authority;
 use support::redis::child_command;
 use support::sukkal::Sukkal;
 
@@ -102,5 +103,43 @@ fn other_certificates_and_services_without_tls_are_explained() {
     ] {
         let (code, error) = ping(&format!("https://{address}"), Some(&own));
         assert!(code == Some(5) && error.contains(reason), "{code:?} {error}");
+    }
+}
+
+#[test]
+fn a_service_that_requires_client_certificates_is_used_with_one() {
+    let authority = Authority::new();
+    let [server, client] = [authority.issue("server", "/CN=server"), authority.issue("client", "/CN=client")];
+    let path = |file: &Path| file.to_str().unwrap().to_owned();
+    let [certificate, key, ca] = [path(&server.certificate), path(&server.key), path(&authority.file())];
+    let environment = [
+        ("SUKKAL_TLS__CERTIFICATE", certificate.as_str()),
+        ("SUKKAL_TLS__KEY", &key),
+        ("SUKKAL_TLS__CLIENT_CA", &ca),
+        ("SUKKAL_TLS__CLIENT_CERTIFICATE", "required"),
+    ];
+    let service = Program::start(&["--bind", "127.0.0.1:0", "--store", "memory:"], &environment);
+    let url = format!("https://localhost:{}", service.address.port());
+    let both = client.certificate.with_extension("both");
+    let parts = [&client.certificate, &client.key].map(|file| std::fs::read(file).unwrap());
+    std::fs::write(&both, parts.concat()).unwrap();
+    let ping = |cert: Option<&Path>| {
+        let mut ping = command(&url, "ping");
+        ping.arg("--cacert").arg(authority.file());
+        if let Some(file) = cert {
+            ping.arg("--cert").arg(file);
+        }
+        let output = ping.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+
+    assert_eq!(ping(Some(&both)), (Some(0), String::new()));
+    for (cert, expected, reason) in [
+        (None, 5, "the service requires a client certificate; name the file that has it and its key with --cert FILE"),
+        (Some(&*client.certificate), 2, "client.pem has no private key without a passphrase"),
+        (Some(&*client.key), 2, "client.key has no certificates"),
+    ] {
+        let (code, error) = ping(cert);
+        assert!(code == Some(expected) && error.contains(reason), "{code:?} {error}");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{self, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::connection::only_in;
+use super::connection::{certificate_in, only_in};
 use super::contexts::{Context, Contexts};
 use super::credentials::Credentials;
 use super::environment::{Environment, shown};
@@ -23,9 +23,9 @@ pub(in crate::cli) enum Command {
     /// Adds a context, or replaces the one with this name
     ///
     /// The context has the values of --url, which is required, --project, --client-id, --token,
-    /// --credentials-file and --cacert. The first context is used by default. Contexts are kept in
-    /// `sukkal/contexts.toml` in the folder XDG_CONFIG_HOME or ~/.config, and only you can read
-    /// them.
+    /// --credentials-file, --cacert and --cert. The first context is used by default. Contexts are
+    /// kept in `sukkal/contexts.toml` in the folder XDG_CONFIG_HOME or ~/.config, and only you can
+    /// read them.
     Add(Add),
     /// Selects the context that commands use by default
     Use { name: String },
@@ -113,13 +113,17 @@ fn context(add: &Add, flags: &Flags) -> Result<Context, Error> {
     if let Some(file) = &flags.cacert {
         only_in(file)?;
     }
+    if let Some(file) = &flags.cert {
+        certificate_in(file)?;
+    }
     // Links are kept, because the file behind a link may be replaced.
     let absolute =
         |file: &PathBuf| path::absolute(file).map_err(|error| Error::Usage(format!("{}: {error}", shown(file))));
     let credentials_file = flags.credentials_file.as_ref().map(absolute).transpose()?;
     let cacert = flags.cacert.as_ref().map(absolute).transpose()?;
+    let cert = flags.cert.as_ref().map(absolute).transpose()?;
     let (project, client_id) = (flags.project.clone(), flags.client_id.clone());
-    Ok(Context { url, project, client_id, credentials, credentials_file, cacert })
+    Ok(Context { url, project, client_id, credentials, credentials_file, cacert, cert })
 }
 
 fn ls(contexts: &Contexts, output: &mut Output) -> Result<(), Error> {

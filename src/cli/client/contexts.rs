@@ -37,6 +37,9 @@ pub(super) struct Context {
     /// A file with the certificates that are trusted instead of those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cacert: Option<PathBuf>,
+    /// A file with the certificate of the client and its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cert: Option<PathBuf>,
 }
 
 /// All contexts by name, and the name of the one that commands use by default.

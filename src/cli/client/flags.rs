@@ -52,6 +52,10 @@ pub(in crate::cli) struct Flags {
     /// those that the system trusts]
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) cacert: Option<PathBuf>,
+    /// File with the client certificate for https and its private key, in PEM format [env:
+    /// SUKKAL_CERT] [default: none]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) cert: Option<PathBuf>,
     /// Context with the URL, project and credentials; see `sukkal context` [env: SUKKAL_CONTEXT]
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) context: Option<String>,
@@ -73,6 +77,8 @@ pub(super) struct Settings {
     pub(super) credentials: Credentials,
     /// File with the certificates that are trusted instead of those of the system.
     pub(super) cacert: Option<PathBuf>,
+    /// File with the certificate of the client and its key.
+    pub(super) cert: Option<PathBuf>,
     /// How long a request is repeated while the service is unavailable.
     pub(super) retry: Duration,
 }
@@ -104,6 +110,7 @@ impl Flags {
             client_id: self.client_id.clone(),
             credentials: self.credentials()?,
             cacert: self.cacert.clone(),
+            cert: self.cert.clone(),
         };
         let mut variables = Source::from_environment(environment)?;
         let is_url_chosen_twice = flags.url.is_none() && self.context.is_none() && variables.url.is_some();
@@ -145,6 +152,7 @@ impl Flags {
             client_id: merged.client_id.unwrap_or_else(|| default_client_id(environment)),
             credentials: merged.credentials.unwrap_or_default(),
             cacert: merged.cacert,
+            cert: merged.cert,
             retry: self.retry_limit(environment)?,
         })
     }
@@ -172,6 +180,7 @@ struct Source {
     client_id: Option<String>,
     credentials: Option<Credentials>,
     cacert: Option<PathBuf>,
+    cert: Option<PathBuf>,
 }
 
 impl Source {
@@ -189,6 +198,7 @@ impl Source {
             client_id: environment.text("SUKKAL_CLIENT_ID")?,
             credentials,
             cacert: environment.os("SUKKAL_CACERT").map(PathBuf::from),
+            cert: environment.os("SUKKAL_CERT").map(PathBuf::from),
         })
     }
 
@@ -197,8 +207,8 @@ impl Source {
             (Some(lines), _) => Some(Credentials::parse(lines, "the context")?),
             (None, file) => file.as_deref().map(Credentials::read).transpose()?,
         };
-        let Context { url, project, client_id, cacert, .. } = context;
-        Ok(Self { url: Some(url), project, client_id, credentials, cacert })
+        let Context { url, project, client_id, cacert, cert, .. } = context;
+        Ok(Self { url: Some(url), project, client_id, credentials, cacert, cert })
     }
 
     fn or(self, others: Self) -> Self {
@@ -208,6 +218,7 @@ impl Source {
             client_id: self.client_id.or(others.client_id),
             credentials: self.credentials.or(others.credentials),
             cacert: self.cacert.or(others.cacert),
+            cert: self.cert.or(others.cert),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Service {
             headers.remove(TENANT);
         }
         Ok(Self {
-            client: client(&url, settings.cacert.as_deref())?,
+            client: client(&url, settings.cacert.as_deref(), settings.cert.as_deref())?,
             url: url.as_str().trim_end_matches('/').to_owned(),
             headers,
             project: settings.project.clone(),

@@ -1,7 +1,7 @@
 //! Why a TLS connection to the service fails, and what to do about it.
 
 use reqwest::Url;
-use tokio_rustls::rustls::{CertificateError, Error};
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use crate::outbound::root_cause;
 
@@ -12,6 +12,10 @@ pub(super) fn explain(error: &reqwest::Error) -> String {
     match cause.downcast_ref::<Error>() {
         Some(Error::InvalidCertificate(cause)) => {
             format!("the certificate of the service {}", certificate(cause, host))
+        }
+        Some(Error::AlertReceived(AlertDescription::CertificateRequired)) => {
+            "the service requires a client certificate; name the file that has it and its key with --cert FILE"
+                .to_owned()
         }
         Some(Error::InvalidMessage(_)) => {
             "the service does not use TLS at this port; does its URL begin with http://?".to_owned()
