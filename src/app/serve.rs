@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::error::Error;
-use super::service::{push, push_config, service};
+use super::service::{push, service};
 use super::store::{open, schedule};
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
 use crate::config::{self, Bind, Config};
@@ -27,7 +27,8 @@ use crate::janitor;
 use crate::metrics::ConnectionCounts;
 use crate::push::client::SystemResolver;
 use crate::service_manager;
-use crate::storage::Driver;
+use crate::storage::embedded::EmbeddedStore;
+use crate::storage::{Driver, StoreUri};
 
 /// Maximum number of open connections of the listener for health checks and metrics.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
@@ -57,6 +58,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
             require_loopback(listener.local_addr()?)?;
         }
     }
+    let is_new = matches!(&config.store, StoreUri::Embedded(folder) if !EmbeddedStore::exists(folder));
     let opened = open(config)?;
     if let Some(pooled) = &opened.pooled {
         pooled.follow_pools();
@@ -64,11 +66,11 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let (maintained, store) = (opened.maintained(), opened.store);
     let service = service(config, store.clone())?;
     let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
-    let _warning = warn_of_options(config, store.clone());
+    let _warning = warn_of_missing_tokens(config, store.clone());
     let push = push(config, &service, Arc::new(SystemResolver))?;
     broker.follow_quotas();
 
-    info!(address = %listener.local_addr()?, store = %config.store, tls = tls.is_some(), "listening");
+    report_start(config, listener.local_addr()?, is_new);
     let _certificates = tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow_files())));
     let janitor = tokio::spawn(janitor::run(maintained, schedule(config), service.metrics.clone()));
     let limits = server_limits(config);
@@ -145,12 +147,18 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     }
 }
 
-/// Warns of options that have no effect. In a task of its own, also warns if no client can
-/// authenticate, because the only strategy is `tokens` and there is no token.
-fn warn_of_options(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
-    if config.push.require_confirmation && !push_config(config).require_confirmation {
-        warn!("require_confirmation in [push] has no effect without secret_key in [signed_url]");
+fn report_start(config: &Config, address: SocketAddr, has_new_store: bool) {
+    info!(%address, store = %config.store, tls = config.tls.certificate.is_some(), "listening");
+    if has_new_store {
+        // A mistake in the name of its folder would otherwise look like a store that has lost
+        // everything.
+        info!(store = %config.store, "a new store was created");
     }
+}
+
+/// Warns, in a task of its own, if no client can authenticate, because the only strategy is
+/// `tokens` and there is no token.
+fn warn_of_missing_tokens(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
     let has_admin = config.tokens.admin_token.reveal().is_some() || config.tokens.admin_token_file.is_some();
     if config.auth.strategies != [AuthStrategy::Tokens] || has_admin {
         return None;

@@ -2,6 +2,7 @@
 
 use super::{STRATEGIES, TRUSTED_PROXIES};
 use crate::faults::process::{Program, refused};
+use crate::http::answered;
 use support::ports::free_port;
 use support::sukkal::Sukkal;
 
@@ -52,6 +53,20 @@ async fn tokens_without_any_token_are_a_warning_that_says_how_to_generate_one() 
     let warning = "auth.strategies is \\\"tokens\\\", but there is no token, so no client can authenticate; generate one \
                    with `sukkal token generate`, and name its file in tokens.admin_token_file";
     sukkal.logged(warning).await;
+}
+
+#[tokio::test]
+async fn a_new_store_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", folder.path().join("new").display());
+
+    let first = Sukkal::start(&store);
+    first.logged("a new store was created").await;
+    drop(first);
+
+    let second = Sukkal::start(&store);
+    answered(second.project("p").get("/v2/ping"), 204).await;
+    assert!(!second.log().concat().contains("a new store"), "{:#?}", second.log());
 }
 
 /// Nothing is opened for a server that may not start.

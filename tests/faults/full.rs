@@ -169,6 +169,21 @@ async fn an_eviction_policy_is_reported_at_the_start() {
 }
 
 #[tokio::test]
+async fn a_redis_without_an_append_only_file_is_reported_at_the_start() {
+    let warning = "Redis keeps no append-only file";
+    for (appendonly, is_reported) in [("no", true), ("yes", false)] {
+        // The other warning shows that the settings have been read.
+        let redis = RedisServer::start_with(&[("appendonly", appendonly), ("maxmemory-policy", "allkeys-lru")]);
+        let sukkal = Sukkal::start(&redis.url());
+        sukkal.logged("Redis evicts keys").await;
+        if is_reported {
+            sukkal.logged(warning).await;
+        }
+        assert_eq!(sukkal.log().concat().contains(warning), is_reported);
+    }
+}
+
+#[tokio::test]
 async fn an_eviction_policy_is_reported_when_redis_comes_late() {
     let evicts = RedisServer::start_with(&[("maxmemory-policy", "volatile-ttl")]);
     evicts.kill();
@@ -183,7 +198,7 @@ async fn an_eviction_policy_is_reported_when_redis_comes_late() {
 
 #[tokio::test]
 async fn without_eviction_nothing_is_reported() {
-    let redis = RedisServer::start();
+    let redis = RedisServer::start_with(&[("appendonly", "yes")]);
     let mut sukkal = Sukkal::start(&redis.url());
     block_until("it has asked", || redis.command(&["INFO", "commandstats"]).as_text().contains("cmdstat_zrangebylex"));
 

@@ -15,6 +15,7 @@ use crate::storage::embedded::backup::{self, RestoreError};
 use crate::storage::embedded::engine::clock::Clock;
 use crate::storage::embedded::engine::disk::FreeSpace;
 use crate::storage::embedded::engine::error::OpenError;
+use crate::storage::embedded::engine::file;
 use crate::storage::embedded::engine::{Engine, inline};
 use crate::storage::embedded::rows::queue::QueueRow;
 use crate::storage::embedded::rows::state::QueueState;
@@ -63,6 +64,12 @@ impl EmbeddedStore {
     /// Opens the store in that folder, and creates it if it does not exist.
     pub fn open(folder: &Path, fsync: Fsync) -> Result<Self, OpenError> {
         Self::over(Engine::in_folder(folder)?, fsync, Medium::Disk)
+    }
+
+    /// Returns whether there is a store in that folder.
+    #[must_use]
+    pub fn exists(folder: &Path) -> bool {
+        folder.join(file::FILE).exists()
     }
 
     /// Opens the store in that folder, which must exist, and verifies every page of its file.

@@ -106,7 +106,7 @@ impl Connection {
             processed: Arc::default(),
         };
         this.spawn(this.clone().verify_layout());
-        this.spawn(this.clone().warn_about_eviction());
+        this.spawn(this.clone().warn_about_losses());
         this
     }
 

@@ -1,4 +1,4 @@
-//! What a process verifies when it has connected: the layout of the store, and a setting of Redis
+//! What a process verifies when it has connected: the layout of the store, and settings of Redis
 //! under which messages are lost.
 
 use std::time::Duration;
@@ -98,23 +98,27 @@ impl Connection {
     }
 
     /// Logs a warning if Redis may evict keys, because it would drop messages that were
-    /// acknowledged.
-    pub(super) async fn warn_about_eviction(self) {
+    /// acknowledged, and one if it keeps no append-only file.
+    pub(super) async fn warn_about_losses(self) {
         let mut changes = self.changes();
-        let memory = loop {
+        let info = loop {
             let slot = self.servers.connected_slot();
-            if let Ok(mut reply) = self.send_command("INFO", slot, vec![Value::from("memory")]).await {
+            let sections = ["memory", "persistence"].map(Value::from);
+            if let Ok(mut reply) = self.send_command("INFO", slot, sections.into()).await {
                 break reply.text().unwrap_or_default();
             }
             let _either_way = timeout(PAUSE_BETWEEN_INFO_ATTEMPTS, changes.changed()).await;
         };
-        let policy =
-            memory.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:")).unwrap_or("noeviction");
+        let value = |name| info.lines().find_map(|line| line.trim().strip_prefix(name));
+        let policy = value("maxmemory_policy:").unwrap_or("noeviction");
         if policy != "noeviction" {
             warn!(
                 policy,
                 "Redis evicts keys when it is full and so loses messages: set maxmemory-policy to noeviction"
             );
+        }
+        if value("aof_enabled:") == Some("0") {
+            warn!("Redis keeps no append-only file, so its restart loses messages: set appendonly to yes");
         }
     }
 }
