@@ -23,8 +23,9 @@ use super::record;
 use crate::domain::ProjectId;
 use crate::metrics::Metrics;
 
-/// The name of the standard error stream in the option `file`.
+/// The names of the standard streams in the option `file`.
 const STDERR: &str = "stderr";
+const STDOUT: &str = "stdout";
 /// Maximum number of records that wait to be written.
 const WAITING_MAX: usize = 1_024;
 /// Number of them that are left to the records of changes.
@@ -59,7 +60,7 @@ enum Sender {
 }
 
 impl AuditLog {
-    /// Opens the audit log: a file, or stderr.
+    /// Opens the audit log: a file, stderr or stdout.
     ///
     /// # Errors
     ///
@@ -68,6 +69,9 @@ impl AuditLog {
         let losses = Arc::new(Losses::new(metrics));
         if file == STDERR {
             return Self::start(losses, |line| io::stderr().write_all(line.as_bytes()));
+        }
+        if file == STDOUT {
+            return Self::start(losses, |line| io::stdout().write_all(line.as_bytes()));
         }
         let mut file = LogFile::open(PathBuf::from(file))?;
         let reporter = losses.clone();

@@ -148,8 +148,8 @@ options! {
 
         /// File to which the lines are appended. Only the user that runs Sukkal can read a new
         /// file. When the file has been renamed or deleted, the next line begins a new one. Sukkal
-        /// does not start if the file cannot be opened. Accepted: the path of a file, "stderr", or
-        /// empty. The default is empty: there is no audit log.
+        /// does not start if the file cannot be opened. Accepted: the path of a file, "stderr",
+        /// "stdout", or empty. The default is empty: there is no audit log.
         #[serde(deserialize_with = "values::optional_text")]
         pub file: Option<String> = "" in Rule::OPTIONAL_FILE;
     }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::Instant;
 
 use futures::StreamExt;
@@ -14,9 +16,10 @@ use super::{AUDIT_FILE, Audited, REFUSALS_MAX, lines_of};
 use crate::auth::{STRATEGIES, TRUSTED_PROXIES};
 use crate::http::{answered, send};
 use support::exposition::Exposition;
-use support::redis::limit_files;
-use support::sukkal::{Api, Sukkal};
-use support::waiting::block_until;
+use support::ports::free_port;
+use support::redis::{child_command, limit_files, spawn};
+use support::sukkal::{Api, Sukkal, binary};
+use support::waiting::{block_until, until};
 
 const LOST: &str = "sukkal_audit_records_lost_total";
 /// Length of the period for which refused requests are counted, in seconds.
@@ -157,6 +160,24 @@ async fn what_was_acknowledged_is_in_the_log_after_a_crash() {
     server.sukkal.kill();
 
     assert_eq!(queues(&server.lines()), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn the_log_can_go_to_stdout() {
+    let port = free_port();
+    let mut command = child_command(binary());
+    command.args(["serve", "--store", "memory:", "--bind", &format!("127.0.0.1:{port}")]).env(AUDIT_FILE, "stdout");
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = spawn(command).unwrap();
+    let api = Api::new(format!("http://127.0.0.1:{port}"), "shop");
+    until("it listens", async || api.get("/v2/ping").send().await.is_ok()).await;
+    create(&api, "orders").await;
+
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["queue"], "orders");
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 #[tokio::test]
