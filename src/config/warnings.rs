@@ -2,7 +2,7 @@
 //! and logs them.
 
 use super::{ClientCertificate, Config, Redis, SignedUrl, Transport};
-use crate::auth::policy::Policy;
+use crate::auth::policy::{Overrides, Policy, Preset};
 use crate::domain::AuthStrategy;
 use crate::storage::StoreUri;
 
@@ -78,8 +78,19 @@ impl Config {
                 self.tls.client_ca.is_some()
                     && self.tls.client_certificate == ClientCertificate::Required
                     && self.operations.bind.is_none(),
-                "tls.client_certificate is required, so health checks and the command line, which have no certificate, \
-                 are refused; set operations.bind for health checks",
+                "tls.client_certificate is required, so health checks, which have no certificate, are refused; set \
+                 operations.bind for them",
+            ),
+            (
+                self.websocket.bind.is_some() && self.websocket.max_connections == 0,
+                "websocket.bind has no effect, because websocket.max_connections is 0: every client gets a 503",
+            ),
+            (
+                believes_anybody
+                    && self.auth.strategies.len() <= 1
+                    && self.policy == Policy::new(Preset::Roles, Overrides::default()),
+                "policy.preset \"roles\" has no effect, because auth.strategies requires no credentials: clients name their \
+                 roles themselves in X-Roles",
             ),
             (
                 has_roles && self.policy == Policy::default(),
@@ -117,7 +128,8 @@ mod tests {
     fn a_default_project_beside_credentials_causes_a_warning() {
         let project = ("SUKKAL_TRANSPORT__DEFAULT_PROJECT", "p");
         let beside = |strategies| {
-            let options = [project, ("SUKKAL_AUTH__STRATEGIES", strategies), ("SUKKAL_POLICY__PRESET", "roles")];
+            let preset = if strategies.contains("tokens") { "roles" } else { "zaqar" };
+            let options = [project, ("SUKKAL_AUTH__STRATEGIES", strategies), ("SUKKAL_POLICY__PRESET", preset)];
             warnings(&options)
         };
 
@@ -140,6 +152,19 @@ mod tests {
     }
 
     #[test]
+    fn rules_and_a_listener_without_an_effect_cause_a_warning() {
+        let roles = [("SUKKAL_POLICY__PRESET", "roles")];
+        let sockets = [("SUKKAL_WEBSOCKET__BIND", "127.0.0.1:0"), ("SUKKAL_WEBSOCKET__MAX_CONNECTIONS", "0")];
+
+        let useless = warnings(&roles);
+        assert!(useless.len() == 1 && useless[0].starts_with("policy.preset \"roles\" has no effect"), "{useless:?}");
+        assert_eq!(warnings(&[roles[0], ("SUKKAL_AUTH__STRATEGIES", "tokens")]), [""; 0]);
+        let useless = warnings(&sockets);
+        assert!(useless.len() == 1 && useless[0].starts_with("websocket.bind has no effect"), "{useless:?}");
+        assert_eq!(warnings(&sockets[..1]), [""; 0]);
+    }
+
+    #[test]
     fn client_certificates_that_nobody_asks_for_cause_a_warning() {
         let client_certificate = ("SUKKAL_TLS__CLIENT_CERTIFICATE", "required");
         let with_ca = ["CERTIFICATE", "KEY", "CLIENT_CA"].map(|file| format!("SUKKAL_TLS__{file}"));
@@ -149,7 +174,7 @@ mod tests {
         let alone = warnings(&[client_certificate]);
         assert!(alone.len() == 1 && alone[0].starts_with("tls.client_certificate has no effect without tls.client_ca"));
         let health_checks = warnings(&with_ca);
-        assert!(health_checks.len() == 1 && health_checks[0].ends_with("set operations.bind for health checks"));
+        assert!(health_checks.len() == 1 && health_checks[0].ends_with("set operations.bind for them"));
         let with_listener = [&with_ca[..], &[("SUKKAL_OPERATIONS__BIND", "127.0.0.1:8889")]].concat();
         assert_eq!(warnings(&with_listener), [""; 0]);
     }
