@@ -54,7 +54,7 @@ impl Broker {
         let store = self.store.authorize(caller, Action::CreateFlavor, &project)?.admit().await?;
         let name: FlavorName = name.parse().map_err(|error| Error::Limit(format!("{error}")))?;
         if pools.is_empty() {
-            return Err(Error::FlavorNotCreated("Bad Request".to_owned()));
+            return Err(no_pools());
         }
         self.run_to_completion(async move {
             change_list(&store, |list| {
@@ -82,7 +82,7 @@ impl Broker {
         let project = require_client(caller)?.project.clone();
         let store = self.store.authorize(caller, Action::UpdateFlavor, &project)?.admit().await?;
         if pools.is_empty() {
-            return Err(Error::FlavorNotCreated("Bad Request".to_owned()));
+            return Err(no_pools());
         }
         let name = name.to_owned();
         self.run_to_completion(async move {
@@ -138,6 +138,10 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+fn no_pools() -> Error {
+    Error::FlavorNotCreated("Bad Request: \"pool_list\" is empty; name at least one pool".to_owned())
 }
 
 fn no_flavor(name: &str) -> Error {

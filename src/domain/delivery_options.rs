@@ -7,8 +7,9 @@ use super::integer::integer;
 use super::mailto::MailTo;
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy, PolicySetting};
+use super::subscription::TRUST_ID;
 use super::warning::{NameKind, of_unknown};
-use super::{JsonObject, QueueName, SignatureAlgorithm, Warning};
+use super::{JsonObject, QueueName, SignatureAlgorithm, Subscriber, Warning};
 
 const RETRY_POLICY: &str = "_retry_policy";
 const ORDERED: &str = "ordered";
@@ -77,6 +78,9 @@ pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
     let present = without_effect.into_iter().flatten().filter(|option| options.contains_key(*option));
     warnings.extend(present.map(Warning::NotForSubscriber));
     warnings.extend(options.get(RETRY_POLICY).into_iter().flat_map(retry_policy::warnings));
+    let is_trusted = subscriber.is_none_or(Subscriber::is_text_for_trust);
+    let has_trust = options.get(TRUST_ID).is_some_and(|id| !id.is_null());
+    warnings.extend((has_trust && !is_trusted).then_some(Warning::NotForSubscriber(TRUST_ID)));
     let is_ordered = options.get(ORDERED) == Some(&Value::Bool(true)) && options.contains_key(CONCURRENCY);
     warnings.extend(is_ordered.then_some(Warning::OptionBeside { option: CONCURRENCY, other: ORDERED }));
     let template = options.get(POST_DATA).and_then(Value::as_str);

@@ -74,6 +74,12 @@ pub enum Warning {
     CreatedPaused(QueueKind),
     /// A list that is no event stream has the id of the last event.
     NotAStream,
+    /// `X-Roles` names a role that the credentials do not have.
+    RolesIgnored,
+    /// The service does not require that subscribers confirm.
+    ConfirmationNotRequired,
+    /// Some of the messages that are to be delivered again do not exist.
+    MissingMessages(usize),
     /// A claim does not hold the message that it is to return.
     NotHeld,
     /// A queue from which messages are taken is paused.
@@ -131,7 +137,10 @@ pub enum Warning {
         used: &'static str,
     },
     /// `X-Project-ID` names another project than that of the credential.
-    ProjectIgnored,
+    ProjectIgnored {
+        /// The header that names it.
+        named: &'static str,
+    },
     /// `_max_claim_count` is 0 or negative.
     NoClaimLimit,
     /// At present, the server of the queue has fewer replicas than its `_durability` requires.
@@ -310,6 +319,16 @@ impl fmt::Display for Warning {
             Self::NotAStream => {
                 f.write_str("Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"")
             }
+            Self::RolesIgnored => {
+                f.write_str("X-Roles is ignored, because the credentials of the request determine its roles")
+            }
+            Self::ConfirmationNotRequired => f.write_str(
+                "\"confirmed\" has no effect, because the service requires no confirmation from this subscriber; pause or delete the subscription instead",
+            ),
+            Self::MissingMessages(1) => f.write_str("one of the messages does not exist, so it is not delivered again"),
+            Self::MissingMessages(count) => {
+                write!(f, "{count} of the messages do not exist, so they are not delivered again")
+            }
             Self::NotHeld => f.write_str("the claim does not hold the message, so nothing was returned"),
             Self::Paused => f.write_str("the queue is paused, so nobody gets its messages until it is resumed"),
             Self::OptionBeside { option, other } => {
@@ -379,8 +398,8 @@ impl fmt::Display for Warning {
                 f,
                 "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
             ),
-            Self::ProjectIgnored => {
-                f.write_str("X-Project-ID is ignored, because the credential is for another project; leave it out")
+            Self::ProjectIgnored { named } => {
+                write!(f, "{named} is ignored, because the credential is for another project; leave it out")
             }
             Self::NoClaimLimit => f.write_str(
                 "\"_max_claim_count\" of 0 or less has no effect; use 1 to move a message after its first delivery, or remove the key",

@@ -9,7 +9,7 @@ use super::STRATEGIES;
 use super::stub_keystone::{self, Mood, PASSWORD, StubKeystone, described, described_until};
 use super::stub_provider::{AUDIENCE, Mood as ProviderMood, StubProvider};
 use crate::http::{Answer, answered, refused, send};
-use support::sukkal::{Api, Sukkal};
+use support::sukkal::{Api, CLIENT, Sukkal};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const QUEUES: &str = "/v2/queues";
@@ -57,7 +57,13 @@ async fn the_project_comes_from_the_token_of_keystone() {
     let other_project = answered(with_token(api.get(queue), "shop"), 200).await;
     let ignored = "X-Project-ID is ignored, because the credential is for another project; leave it out";
     assert_eq!(other_project.headers["sukkal-warning"], ignored);
-    let own_project = answered(with_token(sukkal.project("shop").get(queue), "shop"), 200).await;
+    let tenant = with_token(api.bare(Method::GET, queue), "shop").header("X-Tenant-Id", "other");
+    let tenant = answered(tenant.header("X-Roles", "member, admin").header("Client-ID", CLIENT), 200).await;
+    let warnings: Vec<_> = tenant.headers.get_all("sukkal-warning").iter().collect();
+    let roles = "X-Roles is ignored, because the credentials of the request determine its roles";
+    assert_eq!(warnings, [&*ignored.replace("X-Project-ID", "X-Tenant-Id"), roles]);
+    let own_project =
+        answered(with_token(sukkal.project("shop").get(queue), "shop").header("X-Roles", "member"), 200).await;
     assert!(own_project.header("sukkal-warning").is_none(), "{own_project:?}");
     let others = answered(with_token(api.get(QUEUES), "other"), 200).await;
     assert!(!others.text.contains("orders"), "{others:?}");

@@ -56,7 +56,7 @@ fn set(headers: &[(&str, &str)]) -> BTreeSet<(String, String)> {
 
 /// Returns the headers with which a page of this origin may read a response.
 fn readable_by(origin: &str) -> BTreeSet<(String, String)> {
-    let exposed = "Allow, Claim-Fence, Content-Location, Durability, Location, Retry-After, Sukkal-Warning, \
+    let exposed = "Allow, Claim-Fence, Content-Location, Durability, Location, Retry-After, Sukkal-Warning, WWW-Authenticate, \
                    X-OpenStack-Request-ID";
     let headers = [("access-control-allow-origin", origin), ("access-control-expose-headers", exposed)];
     let vary = (origin != "*").then_some(("vary", "origin"));

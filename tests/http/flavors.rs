@@ -98,7 +98,7 @@ async fn a_flavor_needs_pools_that_exist() {
             INVALID_BODY,
             "The value of the \"capabilities\" field must be a object.",
         ),
-        (json!({"pool_list": []}), "Unable to create", "Bad Request"),
+        (json!({"pool_list": []}), "Unable to create", "Bad Request: \"pool_list\" is empty; name at least one pool"),
         (
             json!({"pool_list": ["a", "none"]}),
             "Unable to create",

@@ -119,3 +119,44 @@ async fn metadata_that_does_not_do_what_it_says_gets_a_warning() {
         assert_eq!(warnings_of(request, 201).await, [expected]);
     }
 }
+
+#[tokio::test]
+async fn what_has_no_effect_on_a_subscription_gets_a_warning() {
+    let api = new_project();
+    let trust = json!({"subscriber": "http://example.org/", "options": {"trust_id": "t"}});
+    let subscription = api.post("/v2/queues/q/subscriptions", &trust);
+    let subscription = answered(subscription, 201).await;
+    let expected = "the option \"trust_id\" has no effect for this kind of subscriber";
+    assert_eq!(subscription.headers["sukkal-warning"], expected);
+    let path = format!("/v2/queues/q/subscriptions/{}", subscription.json()["subscription_id"].as_str().unwrap());
+
+    let confirm = |confirmed: bool| api.put(&format!("{path}/confirm")).json(&json!({ "confirmed": confirmed }));
+    let not_required = ["\"confirmed\" has no effect, because the service requires no confirmation from this \
+                         subscriber; pause or delete the subscription instead"];
+    assert_eq!(warnings_of(confirm(false), 204).await, not_required);
+    assert_eq!(warnings_of(confirm(true), 204).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_redelivery_of_messages_that_do_not_exist_gets_a_warning() {
+    let api = new_project();
+    let posted = answered(post(&api, "q", &json!([{"body": 1}, {"body": 2}, {"body": 3}])), 201).await.json();
+    let ids: Vec<&str> = posted["resources"].as_array().unwrap().iter().map(last_segment).collect();
+    let subscriber = json!({"subscriber": "http://example.org/"});
+    let created = answered(api.post("/v2/queues/q/subscriptions", &subscriber), 201).await.json();
+    let id = created["subscription_id"].as_str().unwrap();
+    let again = |ids: &[&str]| api.post(&format!("/v2/queues/q/subscriptions/{id}/redeliver"), &json!({ "ids": ids }));
+
+    assert_eq!(warnings_of(again(&ids), 202).await, [""; 0]);
+    for (deleted, text) in [
+        (ids[0], "one of the messages does not exist, so it is not delivered again"),
+        (ids[1], "2 of the messages do not exist, so they are not delivered again"),
+    ] {
+        answered(api.delete(&format!("/v2/queues/q/messages/{deleted}")), 204).await;
+        assert_eq!(warnings_of(again(&ids), 202).await, [text]);
+    }
+}
+
+fn last_segment(path: &Value) -> &str {
+    path.as_str().unwrap().rsplit('/').next().unwrap()
+}

@@ -164,9 +164,9 @@ async fn confirm(
 ) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
     let by = if is_signed { ConfirmedBy::Subscriber } else { ConfirmedBy::Client };
-    let WithWarnings { value: confirmed, warnings } =
+    let WithWarnings { value: confirmed, mut warnings } =
         subscriptions::parse_confirmation(read(&parts.headers, body).await?.as_deref())?;
-    broker.confirm_subscription(&caller, queue, &id, confirmed, by).await?;
+    warnings.extend(broker.confirm_subscription(&caller, queue, &id, confirmed, by).await?);
     Ok((Warnings(warnings), changed(&parts.uri)).into_response())
 }
 
@@ -222,11 +222,11 @@ async fn redeliver(
     SecondToLastSegment(id): SecondToLastSegment,
     headers: HeaderMap,
     body: Body,
-) -> Result<(StatusCode, Json<subscriptions::StateDocument>), Error> {
+) -> Result<(StatusCode, Warnings, Json<subscriptions::StateDocument>), Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
     let request = subscriptions::parse_redelivery(&body)?;
-    let status = broker.redeliver(&caller, queue, &id, request).await?;
-    Ok((StatusCode::ACCEPTED, Json(subscriptions::state_document(&status))))
+    let WithWarnings { value: status, warnings } = broker.redeliver(&caller, queue, &id, request).await?;
+    Ok((StatusCode::ACCEPTED, Warnings(warnings), Json(subscriptions::state_document(&status))))
 }
 
 async fn read(headers: &HeaderMap, body: Body) -> Result<Option<Bytes>, Error> {

@@ -12,7 +12,7 @@ use crate::domain::mail_rules::InvalidMail;
 use crate::domain::subscription_draft::InvalidSubscription;
 use crate::domain::{
     ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscriber,
-    SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState, SubscriptionStatus,
+    SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState, SubscriptionStatus, Warning,
 };
 use crate::storage::{self, SubscriptionChange, SubscriptionUpdate};
 
@@ -112,7 +112,8 @@ impl Broker {
     }
 
     /// Stores whether the subscriber has confirmed the subscription. If the subscriber must
-    /// confirm, only messages after the confirmation are delivered.
+    /// confirm, only messages after the confirmation are delivered. Returns a warning if a
+    /// refusal has no effect.
     pub async fn confirm_subscription(
         &self,
         caller: &Caller,
@@ -120,7 +121,7 @@ impl Broker {
         id: &str,
         confirmed: bool,
         by: ConfirmedBy,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Warning>, Error> {
         let access = self.store.authorize(caller, Action::ConfirmSubscription, &queue)?;
         let may_begin = confirmed && (self.push.require_confirmation || self.mail.is_some());
         let now = if may_begin { Some(access.admit().await?.queue_status(&queue).await?.position()) } else { None };
@@ -145,7 +146,8 @@ impl Broker {
             let (valid_s, kind) = (self.limits.default_subscription_ttl.into(), ConfirmationKind::Unsubscription);
             self.request_confirmation(&queue, changed.id, &changed.settings, valid_s, kind);
         }
-        Ok(())
+        let has_effect = confirmed || self.requires_confirmation(&changed.settings.subscriber);
+        Ok((!has_effect).then_some(Warning::ConfirmationNotRequired))
     }
 
     /// Pauses the subscription: its subscriber gets no messages until it is resumed.

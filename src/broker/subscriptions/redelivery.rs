@@ -5,7 +5,7 @@ use super::lookup::check_since;
 use crate::auth::Caller;
 use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus};
+use crate::domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus, Warning, WithWarnings};
 
 /// Maximum number of ids in a request.
 const IDS_MAX: usize = 100;
@@ -22,18 +22,19 @@ pub enum RedeliveryRequest {
 impl Broker {
     /// Asks the deliverer to deliver messages again. Returns the status of the subscription. If it
     /// is not active, they wait until it is. Fails if it must be confirmed first, because a
-    /// confirmation skips them.
+    /// confirmation skips them. Warns if some of the messages do not exist.
     pub async fn redeliver(
         &self,
         caller: &Caller,
         queue: QueueId,
         id: &str,
         request: RedeliveryRequest,
-    ) -> Result<SubscriptionStatus, Error> {
+    ) -> Result<WithWarnings<SubscriptionStatus>, Error> {
         let access = self.store.authorize(caller, Action::Redeliver, &queue)?;
         if let RedeliveryRequest::Since(since) = request {
             check_since(since)?;
         }
+        let mut warnings = Vec::new();
         let request = match request {
             RedeliveryRequest::Since(Since::Time(micros)) => {
                 let position = Rank::new(micros).unwrap_or(Rank::MAX).previous();
@@ -48,7 +49,12 @@ impl Broker {
             RedeliveryRequest::Since(Since::Now) => {
                 DeliveryRequest::Seek(access.admit().await?.queue_status(&queue).await?.position().micros())
             }
-            RedeliveryRequest::Ids(ids) => DeliveryRequest::redeliver(&parse_ids(&queue, &ids)?),
+            RedeliveryRequest::Ids(ids) => {
+                let ids = parse_ids(&queue, &ids)?;
+                let missing = ids.len() - access.admit().await?.get_messages(&queue, &ids, false).await?.len();
+                warnings.extend((missing > 0).then_some(Warning::MissingMessages(missing)));
+                DeliveryRequest::redeliver(&ids)
+            }
         };
         let change = move |current: &SubscriptionStatus| {
             check_confirmed(current)?;
@@ -56,7 +62,7 @@ impl Broker {
             add_request(&mut settings, &current.progress, request.clone())?;
             Ok(Changed::settings(settings))
         };
-        self.change_subscription(&access, queue, id, change).await
+        Ok(WithWarnings { value: self.change_subscription(&access, queue, id, change).await?, warnings })
     }
 }
 

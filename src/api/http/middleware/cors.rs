@@ -20,7 +20,8 @@ use crate::domain::WebOrigins;
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
 /// The response headers that a page may read, besides those that browsers show to every page.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "Allow, Claim-Fence, Content-Location, Durability, Location, Retry-After, Sukkal-Warning, X-OpenStack-Request-ID",
+    "Allow, Claim-Fence, Content-Location, Durability, Location, Retry-After, Sukkal-Warning, WWW-Authenticate, \
+     X-OpenStack-Request-ID",
 );
 /// Time in seconds for which a browser remembers the response to a preflight.
 const MAX_AGE_S: HeaderValue = HeaderValue::from_static("3600");

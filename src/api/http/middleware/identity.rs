@@ -42,7 +42,7 @@ pub(super) fn caller(
     query: Option<&str>,
     settings: &Settings,
     sender: Sender,
-) -> Result<(Client, Option<Warning>), Error> {
+) -> Result<(Client, Vec<Warning>), Error> {
     // A page cannot add a credential to the requests of a browser.
     let is_proved = matches!(sender, Sender::Identified(_));
     let may_be_unnamed = || is_proved || !own_host::may_be_foreign(headers, settings);
@@ -55,7 +55,7 @@ pub(super) fn caller(
             let (project, warning) = project(headers, query)?.or_else(default).ok_or_else(missing)?;
             let roles = roles(headers)?;
             let identity = certificate.map(|subject| stated_identity(subject.to_string(), &project, &roles));
-            Ok((Client { project, id, roles, identity }, warning))
+            Ok((Client { project, id, roles, identity }, warning.into_iter().collect()))
         }
         Sender::ProxyClient(proxy) => {
             // The query is that of the client, whatever the proxy allows it.
@@ -63,23 +63,29 @@ pub(super) fn caller(
             let (project, warning) = project(headers, None)?.ok_or(missing)?;
             let (subject, roles) = (proxy_subject(headers, &proxy), roles(headers)?);
             let identity = Some(stated_identity(subject, &project, &roles));
-            Ok((Client { project, id, roles, identity }, warning))
+            Ok((Client { project, id, roles, identity }, warning.into_iter().collect()))
         }
         Sender::Identified(identity) => {
             let (project, warning) = match &identity.project {
-                Some(own) => (own.clone(), names_other(headers, own).then_some(Warning::ProjectIgnored)),
+                Some(own) => (own.clone(), other_project(headers, own)),
                 None => project(headers, query)?.ok_or_else(missing)?,
             };
-            Ok((Client { project, id, roles: identity.roles.clone(), identity: Some(Arc::new(identity)) }, warning))
+            let lacks = |role: &str| !role.is_empty() && !identity.roles.iter().any(|own| own == role);
+            let names_other_roles = roles(headers)?.iter().any(|role| lacks(role));
+            let warnings = warning.into_iter().chain(names_other_roles.then_some(Warning::RolesIgnored)).collect();
+            Ok((Client { project, id, roles: identity.roles.clone(), identity: Some(Arc::new(identity)) }, warnings))
         }
     }
 }
 
-/// Returns whether `X-Project-ID` names another project. An empty one names none.
-fn names_other(headers: &HeaderMap, project: &ProjectId) -> bool {
-    headers
-        .get(&PROJECT_ID[0])
-        .is_some_and(|named| !named.is_empty() && named.as_bytes() != project.as_str().as_bytes())
+/// Returns a warning if `X-Project-ID` or `X-Tenant-Id` names another project. An empty one names
+/// none, and the command line names its default in `X-Tenant`.
+fn other_project(headers: &HeaderMap, project: &ProjectId) -> Option<Warning> {
+    let is_other = |name| {
+        headers.get(name).is_some_and(|named| !named.is_empty() && named.as_bytes() != project.as_str().as_bytes())
+    };
+    let mut names = PROJECT_ID.iter().zip(PROJECT_ID_SPELLING).take(2);
+    names.find(|(name, _)| is_other(*name)).map(|(_, named)| Warning::ProjectIgnored { named })
 }
 
 /// Returns the roles in the headers.

@@ -130,7 +130,7 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
     if !is_stream {
         content_negotiation::check(request.headers())?;
     }
-    let (mut client, warning) = identity::caller(request.headers(), identifying_query, settings, sender)?;
+    let (mut client, of_caller) = identity::caller(request.headers(), identifying_query, settings, sender)?;
     if !is_signed {
         client.roles.retain(|role| role::is_role_of_credentials(role));
     }
@@ -156,7 +156,7 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
     service.broker.count_request(&own_project)?;
     Ok(Checked {
         context: RequestContext { client, queue, is_signed, is_signed_for_path },
-        warnings: warning.into_iter().chain(of_query).chain(of_headers.into_iter().flatten()).collect(),
+        warnings: of_caller.into_iter().chain(of_query).chain(of_headers.into_iter().flatten()).collect(),
         handled_uri,
         credentials_count: query_counts,
     })
