@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_default_project_beside_credentials_causes_a_warning() {
         let project = ("SUKKAL_TRANSPORT__DEFAULT_PROJECT", "p");
-        let beside = |strategies| {
+        let beside = |strategies: &str| {
             let preset = if strategies.contains("tokens") { "roles" } else { "zaqar" };
             let options = [project, ("SUKKAL_AUTH__STRATEGIES", strategies), ("SUKKAL_POLICY__PRESET", preset)];
             warnings(&options)
