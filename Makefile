@@ -25,7 +25,7 @@ help:
 	@echo "make conformance-update  run it, and update the list of the tests that pass"
 	@echo "make compose             test the Docker image and docker-compose.yml with a private Docker daemon"
 	@echo "make soak                run the long form of the concurrency and crash tests (hours)"
-	@echo "make bench               run the benchmarks and write docs/performance.md (more than half an hour)"
+	@echo "make bench               run the benchmarks and write their figures into docs (more than half an hour)"
 	@echo "make bench-short         run a short form of each benchmark"
 
 size:
@@ -95,12 +95,14 @@ soak: tools
 	soak SUKKAL_SIEGE_SECONDS=300 siege
 	cat target/checked.tsv
 
-# Takes more than half an hour. The machine must be idle otherwise. Writes the pages of figures in docs. For
-# one benchmark: cargo bench --workspace --bench bench -- NAME (see benches/README.md).
+# Takes more than half an hour. The machine must be idle otherwise. Writes sections of docs/performance.md
+# and docs/behavior-under-load.md. For one benchmark: cargo bench --workspace --bench bench -- NAME (see
+# benches/README.md).
 bench: tools wrk rabbitmq
 	@ulimit -n 20000 2> /dev/null || true
-	for name in blocking quotas fairness overload waiting push versus; do
-		cargo bench --workspace --bench bench -- $$name
+	cargo bench --workspace --bench bench -- quotas
+	for name in blocking fairness overload waiting push versus; do
+		cargo bench --workspace --bench bench -- $$name --write
 	done
 
 # Shows that each benchmark works, in a debug build. Its figures mean nothing.

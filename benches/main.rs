@@ -91,10 +91,10 @@ enum Action {
     Short,
 }
 
-/// The options of a benchmark that writes a document.
+/// The options of a benchmark that has a section in a document.
 #[derive(Args)]
 struct DocumentOptions {
-    /// Write the document in docs
+    /// Write the figures into a document in docs
     #[arg(long)]
     write: bool,
     /// Shorter runs, for a first impression

@@ -1,5 +1,5 @@
 //! Measures how fast waiting clients receive new messages, and what waiting clients and streams
-//! cost. `--write` writes `docs/waiting.md`.
+//! cost. `--write` writes a section of `docs/behavior-under-load.md`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::fan_out::Arrivals;
 use crate::report::Report;
 use crate::service::Store;
 use crate::statistics::percentile;
-use crate::{COMMAND, DocumentOptions, Length, processes};
+use crate::{DocumentOptions, Length, processes};
 use support::sukkal::Sukkal;
 
 const QUEUES: usize = 100;
@@ -48,17 +48,11 @@ impl Deployment {
 
 pub(crate) async fn run(options: &DocumentOptions, report: &mut Report) {
     let length = options.length(report);
-    write!(
-        report,
-        "# What waiting costs\n\nWritten by `{COMMAND} waiting --write`. Clients, servers and Redis share the cores of one \
-         machine.\n"
-    )
-    .unwrap();
     wake_ups(report, length).await;
     idle(report, length).await;
     streams(report, length).await;
-    if options.write {
-        report.write("waiting.md");
+    if options.write || report.is_short {
+        report.write("behavior-under-load.md", "waiting");
     }
 }
 
@@ -68,7 +62,7 @@ async fn wake_ups(report: &mut Report, length: Length) {
     let (claims, posts) = length.choose((1_000, 10_000), (1_000, 1_000), (100, 100));
     write!(
         report,
-        "\n## From a post to a waiting claim\n\n{claims} claims wait on {QUEUES} queues, and {posts} messages are posted one after the \
+        "\n### From a post to a waiting claim\n\n{claims} claims wait on {QUEUES} queues, and {posts} messages are posted one after the \
          other. The figures are the time from the `201` to the response of a claim. It is 0 if the claim was answered first.\n\n\
          | store | p50, ms | p99, ms | longest, ms |\n|---|---|---|---|\n"
     )
@@ -111,7 +105,7 @@ async fn idle(report: &mut Report, length: Length) {
     let (claims, seconds) = length.choose((10_000, 30), (10_000, 5), (200, 1));
     write!(
         report,
-        "\n## Waiting without posts\n\n{claims} claims wait on {QUEUES} queues for {seconds} s.\n\n\
+        "\n### Waiting without posts\n\n{claims} claims wait on {QUEUES} queues for {seconds} s.\n\n\
          | store | Redis, % of a core | server, % of a core | server, KB of memory each |\n|---|---|---|---|\n"
     )
     .unwrap();
@@ -159,7 +153,7 @@ async fn streams(report: &mut Report, length: Length) {
     let (streams, seconds) = length.choose((1_000, 15), (1_000, 3), (50, 1));
     write!(
         report,
-        "\n## Event streams\n\n{streams} streams of different clients follow one queue. Messages of 100 B are posted to it at a \
+        "\n### Event streams\n\n{streams} streams of different clients follow one queue. Messages of 100 B are posted to it at a \
          constant rate. The table shows the delivered events, the time from the start of a post until its event arrives, and \
          the processor time for each event.\n\n| store | posted/s | delivered/s | p50, ms | p99, ms | server, µs each | Redis, µs each |\n\
          |---|---|---|---|---|---|---|\n"

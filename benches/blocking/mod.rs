@@ -1,6 +1,6 @@
 //! Measures how long the most expensive requests delay the requests of other clients. `--write`
-//! writes `docs/blocking.md`. `tests/blocking` counts the work that the same requests cause in
-//! Redis.
+//! writes a section of `docs/behavior-under-load.md`. `tests/blocking` counts the work that the
+//! same requests cause in Redis.
 
 #[path = "../../tests/blocking/cases.rs"]
 mod cases;
@@ -20,7 +20,7 @@ use self::requests::{REQUESTS, Request};
 use self::stage::Stage;
 use crate::report::Report;
 use crate::statistics::median;
-use crate::{COMMAND, DocumentOptions, Length};
+use crate::{DocumentOptions, Length};
 use support::redis::{RedisServer, Reply};
 use support::waiting::block_until;
 
@@ -65,8 +65,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
     let rounds = options.rounds.unwrap_or(length.choose(3, 1, 1));
     write!(
         report,
-        "# How long one request delays the others\n\nWritten by `{COMMAND} blocking --write`. Clients, server and store share \
-         the cores of one machine.\n\nEach request is sent to a server with only one other client: a prober in another project, which alternately \
+        "Each request is sent to a server with only one other client: a prober in another project, which alternately \
          posts a tiny message and reads one. *Longest step* is the longest single command in the SLOWLOG of Redis, most often a script. *Longest \
          stall* is the maximum response time of the prober during the request, and *prober idle* is its median before the request. Figures are \
          medians of the rounds, here {rounds}. The goals are a step of at most {SCRIPT_MAX_MS} ms and a stall of at most {STALL_MAX_MS} ms; figures \
@@ -92,8 +91,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
             writeln!(report, "{}", row(request, is_embedded, &outcomes)).unwrap();
         }
     }
-    if options.document.write {
-        report.write("blocking.md");
+    if options.document.write || report.is_short {
+        report.write("behavior-under-load.md", "blocking");
     }
 }
 

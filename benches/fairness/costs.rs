@@ -50,7 +50,7 @@ pub(crate) async fn of_empty_polls(report: &mut Report, deployments: &[Deploymen
     let (rounds, count) = (effort.rounds, POLLS / effort.divisor);
     write!(
         report,
-        "\n## Empty polls\n\nClaims on a queue without messages, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {count} polls, \
+        "\n### Empty polls\n\nClaims on a queue without messages, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {count} polls, \
          and µs are processor time for one poll.\n\n\
          | store | shards | polls/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
@@ -64,7 +64,7 @@ pub(crate) async fn of_pages(report: &mut Report, deployments: &[Deployment], ef
     let (rounds, count, messages) = (effort.rounds, PAGES / effort.divisor, 8_000 / effort.divisor);
     write!(
         report,
-        "\n## Pages of the feed\n\nLists of the oldest {LISTED} of {messages} messages of 1 KB, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of \
+        "\n### Pages of the feed\n\nLists of the oldest {LISTED} of {messages} messages of 1 KB, over {CONNECTIONS} connections. Figures are medians of {rounds} rounds of \
          {count} pages, and µs are processor time for one page.\n\n\
          | store | shards | pages/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|\n"
     )
@@ -104,7 +104,7 @@ pub(crate) async fn of_posts_and_claims(report: &mut Report, deployments: &[Depl
     let [(tens, many), (ones, one)] = claim_counts;
     write!(
         report,
-        "\n## Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {many} and of {one} of these messages over \
+        "\n### Posts and claims\n\nPosts of one message of 1 KB by {CONNECTIONS} clients, and claims of {many} and of {one} of these messages over \
          {CONNECTIONS} connections. Figures are medians of {rounds} rounds of {post_count} posts, {tens} claims of {many} and {ones} of {one}. µs are \
          processor time for one request.\n\n\
          | store | what | shards | requests/s | service, µs | store, µs | beside 1 shard |\n|---|---|---|---|---|---|---|\n"

@@ -34,7 +34,7 @@ pub(crate) struct Flood {
 pub(crate) async fn measure(report: &mut Report, deployments: &[Deployment], backlog: usize) -> Vec<Flood> {
     write!(
         report,
-        "\n## A flood\n\nOne tenant has {backlog} messages in the queue. Then {LIGHT_TENANTS} light tenants post one message each. The queue has {SHARDS} \
+        "\n### A flood\n\nOne tenant has {backlog} messages in the queue. Then {LIGHT_TENANTS} light tenants post one message each. The queue has {SHARDS} \
          shards, 4 per tenant. {WORKERS} workers claim one message at a time. The figures are the time from the post of a light tenant's message \
          to its claim (pick-up delay).\n\n![pick-up delay](fairness.svg)\n\n\
          | store | queue | p50, ms | longest, ms |\n|---|---|---|---|\n"

@@ -1,28 +1,19 @@
-//! Measures the benefit and the cost of fair queues. `--write` writes `docs/fairness.md` and
-//! `docs/fairness.svg`.
+//! Measures the benefit and the cost of fair queues. `--write` writes a section of
+//! `docs/behavior-under-load.md`, and `docs/fairness.svg`.
 
 mod costs;
 mod deployment;
 mod flood;
 mod plot;
 
-use std::fmt::Write as _;
-
 use self::costs::Effort;
 use self::deployment::Deployment;
+use crate::DocumentOptions;
 use crate::report::Report;
 use crate::service::Store;
-use crate::{COMMAND, DocumentOptions};
 
 pub(crate) async fn run(options: &DocumentOptions, report: &mut Report) {
     let length = options.length(report);
-    write!(
-        report,
-        "# Benefit and cost of fair queues\n\nWritten by `{COMMAND} fairness --write`. Clients, servers and \
-         stores share the cores of one machine. \"Beside 1 shard\" is the ratio to a queue with one shard: the median of the \
-         ratios in each round.\n"
-    )
-    .unwrap();
     let stores = [Store::redis as fn() -> Store, Store::cluster, Store::embedded];
     let deployments = stores[..length.choose(3, 3, 1)].iter().map(|store| Deployment::start(store()));
     let deployments: Vec<_> = deployments.collect();
@@ -31,8 +22,8 @@ pub(crate) async fn run(options: &DocumentOptions, report: &mut Report) {
     costs::of_empty_polls(report, &deployments, effort).await;
     costs::of_pages(report, &deployments, effort).await;
     costs::of_posts_and_claims(report, &deployments, effort).await;
-    if options.write {
-        report.write("fairness.md");
+    if options.write || report.is_short {
+        report.write("behavior-under-load.md", "fairness");
         report.write_plot("fairness.svg", plot::of(&floods));
     }
 }

@@ -1,6 +1,6 @@
 //! Measures overload: goodput, latency and refused requests of one process over Redis, with 64 to
 //! 10,000 connections in a closed loop, and the effect of a flood on another project. `--write`
-//! writes `docs/overload.md` and `docs/overload.svg`.
+//! writes a section of `docs/behavior-under-load.md`, and `docs/overload.svg`.
 
 mod plot;
 
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::COMMAND;
 use crate::client::{PROJECT, send, single_requests};
 use crate::report::Report;
 use crate::statistics::percentile;
@@ -36,7 +35,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Write docs/overload.md and docs/overload.svg
+    /// Write to docs/behavior-under-load.md, and docs/overload.svg
     #[arg(long)]
     write: bool,
     /// Duration of each load, in seconds
@@ -57,9 +56,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
     let connections = &CONNECTIONS[..if is_short { 1 } else { CONNECTIONS.len() }];
     write!(
         report,
-        "# Overload\n\nWritten by `{COMMAND} overload --write`. One process of Sukkal runs over one \
-         Redis, and the load generator (wrk, one thread, a closed loop without pauses) shares the cores with both. \
-         Goodput counts the requests that succeeded. Refused requests were answered with `503`.\n\n![Goodput against \
+        "One process of Sukkal runs over one Redis. The load generator is wrk, with one thread, in a closed loop \
+         without pauses. Goodput counts the requests that succeeded. Refused requests were answered with `503`.\n\n![Goodput against \
          connections](overload.svg)\n\n\
          | request | connections | goodput, requests/s | of the best before | p50 ms | p99 ms | longest ms | refused |\n\
          |---|---|---|---|---|---|---|---|\n"
@@ -79,8 +77,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
     if !is_short {
         cost_for_others(report, seconds).await;
     }
-    if options.write {
-        report.write("overload.md");
+    if options.write || report.is_short {
+        report.write("behavior-under-load.md", "overload");
         report.write_plot("overload.svg", plot::of(&measures));
     }
 }
@@ -118,8 +116,8 @@ async fn cost_for_others(report: &mut Report, seconds: u32) {
 
     write!(
         report,
-        "\nLatency of single requests of one project (a list of 10 messages after each pause of 5 ms), alone and while \
-         another project sends lists over {FLOODING} connections without pauses ({:.0} requests/s):\n\n\
+        "\nOne project sends single requests: a list of 10 messages after each pause of 5 ms. The table has their latency, \
+         alone and while another project sends lists over {FLOODING} connections without pauses ({:.0} requests/s):\n\n\
          | | p50 ms | p99 ms | longest ms |\n|---|---|---|---|\n| alone | {} |\n| beside the flood | {} |\n",
         flooded.goodput(),
         row(alone),

@@ -47,7 +47,7 @@ pub(crate) async fn measure(length: Length) -> String {
         add_rows(&mut table, contestants, queues / MARKED);
     }
     format!(
-        "\n## Dead subscribers\n\n{} subscriptions on {queues} queues. One message is posted to each queue, one after \
+        "\n### Dead subscribers\n\n{} subscriptions on {queues} queues. One message is posted to each queue, one after \
          the other, {} times. In one of two deployments, every tenth queue has a dead subscriber: it has an address of \
          its own, accepts connections and never answers. The deployments run side by side and take turns after each \
          message. The time is from the 201 to each notification of the other subscribers.\n\n{}",

@@ -44,7 +44,7 @@ pub(crate) async fn measure(length: Length) -> String {
         table.add(vec![contestant.name.to_owned()], contestant.figures(Run::figures));
     }
     format!(
-        "\n## From the 201 to the endpoint\n\nOne subscription, {posts} messages one after the other. The services \
+        "\n### From the 201 to the endpoint\n\nOne subscription, {posts} messages one after the other. The services \
          take turns after each message. The time from the 201 is 0 if the notification comes before the response.\n\n{}",
         table.into_text(length)
     )

@@ -19,7 +19,7 @@ pub(crate) async fn measure(length: Length) -> String {
         table.add(vec![contestant.name.to_owned()], contestant.figures(|figures| figures));
     }
     format!(
-        "\n## Memory of an idle subscription\n\n{subscriptions} subscriptions of {QUEUES} queues, after \
+        "\n### Memory of an idle subscription\n\n{subscriptions} subscriptions of {QUEUES} queues, after \
          {warm_up} others. A figure of 0 or below means that the process had enough free memory.\n\n{}",
         table.into_text(length)
     )

@@ -40,7 +40,7 @@ pub(crate) async fn measure(length: Length) -> String {
         }
     }
     format!(
-        "\n## What subscriptions cost a post\n\nProcessor time of a post of one message: the median of {rounds} rounds \
+        "\n### What subscriptions cost a post\n\nProcessor time of a post of one message: the median of {rounds} rounds \
          of {posts} posts, one after the other. The subscriptions are paused, so that only the post and its signal are \
          measured. The deployments take turns after each round.\n\n{}",
         table.into_text(length)

@@ -57,7 +57,7 @@ pub(crate) async fn measure(length: Length) -> String {
         }
     }
     format!(
-        "\n## Throughput\n\nMessages of 100 bytes are posted to one queue by {CLIENTS} clients. A request has up to \
+        "\n### Throughput\n\nMessages of 100 bytes are posted to one queue by {CLIENTS} clients. A request has up to \
          {MESSAGES_PER_POST_MAX} messages. The time is from the first post to the last notification. The processor \
          time includes the posts. Each figure is the median of {rounds} rounds, in which the services take turns. All \
          subscribers are one host, so Sukkal uses at most 64 connections. Zaqar opens a connection for each \

@@ -1,7 +1,6 @@
 //! Compares Sukkal with Zaqar, `RabbitMQ` and Redis, side by side in one run.
 //!
-//! A full run writes `docs/performance.md`. With `--quick` or `--only`, the results are only
-//! printed.
+//! `--write` writes sections of `docs/performance.md`.
 
 mod contestants;
 mod direct;
@@ -27,7 +26,7 @@ use crate::{DocumentOptions, Length};
 pub(crate) struct Options {
     #[command(flatten)]
     document: DocumentOptions,
-    /// Only these measurements; only prints
+    /// Only these measurements
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Number of rounds
@@ -39,7 +38,6 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
     let length = options.document.length(report);
     let mut pace = length.choose(FULL, QUICK, SHORT);
     pace.rounds = options.rounds.unwrap_or(pace.rounds);
-    let is_whole = length == Length::Full && options.only.is_empty();
     let mut names: Vec<&str> = options.only.iter().map(String::as_str).collect();
     if length == Length::Short {
         names = vec!["post-64"];
@@ -56,7 +54,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) {
         results.measures.push(measure);
     }
     writeln!(report, "{}", performance::goals(&results)).unwrap();
-    if is_whole || options.document.write {
+    if options.document.write || report.is_short {
         performance::write(report, &results, pace);
     }
 }
