@@ -6,14 +6,21 @@ COPY Cargo.toml Cargo.lock ./
 COPY .cargo/config.toml .cargo/config.toml
 # The package of the tests belongs to the workspace, but is not compiled.
 COPY tests/Cargo.toml tests/Cargo.toml
-RUN mkdir src && touch src/lib.rs && echo 'fn main() {}' > src/main.rs \
+COPY crates/base/Cargo.toml crates/base/Cargo.toml
+COPY crates/cli/Cargo.toml crates/cli/Cargo.toml
+COPY crates/domain/Cargo.toml crates/domain/Cargo.toml
+COPY crates/storage/Cargo.toml crates/storage/Cargo.toml
+RUN mkdir src crates/base/src crates/cli/src crates/domain/src crates/storage/src \
+    && touch src/lib.rs crates/base/src/lib.rs crates/cli/src/lib.rs crates/domain/src/lib.rs crates/storage/src/lib.rs \
+    && echo 'fn main() {}' > src/main.rs \
     && cargo build --release --locked --bin sukkal
+COPY crates crates
 COPY config config
 COPY scripts scripts
 COPY src src
 COPY openapi.yaml ./
 # Cargo compares modification times, and the copied files may be older than the build of the empty ones.
-RUN touch src/lib.rs src/main.rs && cargo build --release --locked --bin sukkal
+RUN touch src/*.rs crates/*/src/lib.rs && cargo build --release --locked --bin sukkal
 
 FROM debian:bookworm-slim
 # The root certificates for Redis over TLS.

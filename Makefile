@@ -65,7 +65,7 @@ lint: components
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 docs:
-	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
+	@RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet --workspace --exclude sukkal-tests
 
 # The long form of the concurrency and crash tests. For each store: a million observed messages, a million
 # with delayed messages, five minutes of claims, and five minutes at the quotas of a queue. Also a hundred

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal::domain::Token;
+use sukkal_domain::Token;
 
 use self::stub_keystone::{StubKeystone, described};
 use crate::callgrind::{Service, per_request};

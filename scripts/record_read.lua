@@ -1,7 +1,7 @@
 -- Reads rows of a table.
 --
 -- KEYS  1 rows (hash)    2 index by key (zset)    3 index by project (zset)    4 index by end (zset):
---       see src/storage/redis/records.rs
+--       see crates/storage/src/redis/records.rs
 -- ARGV  for each query 5: number of the key above that it uses, then
 --       for 1: key of the row, and 3 unused ones
 --       for 2 and 3: first entry, last entry, maximum number of rows, length of what precedes keys

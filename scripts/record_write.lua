@@ -1,7 +1,7 @@
 -- Runs commands that change rows of a table, if all conditions on rows hold.
 --
 -- KEYS  1 rows (hash)    2 index by key (zset)    3 index by project (zset)    4 index by end (zset):
---       see src/storage/redis/records.rs
+--       see crates/storage/src/redis/records.rs
 -- ARGV  conditions and then changes, each of them: 1 'absent', 'begins' or 'fewer' for a condition,
 --       'change'    2 bytes with which the reply must begin, or the number that it must be below
 --       3 length of the command    4… the command, on one of the keys above

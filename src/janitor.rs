@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::{debug, warn};
 
 use crate::metrics::Metrics;
-use crate::storage::{Driver, Schedule};
+use sukkal_storage::{Driver, Schedule};
 
 /// Runs maintenance until it is dropped. A round that fails is repeated from its beginning, which
 /// is safe because every step is complete in itself.

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::domain::Token;
+use sukkal_domain::Token;
 use tokio::io::AsyncWriteExt;
 use tokio::task::block_in_place;
 use tokio_rustls::rustls::pki_types::ServerName;

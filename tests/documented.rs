@@ -5,8 +5,8 @@ use std::fs;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use sukkal::domain::sharding::SHARDS_MAX;
-use sukkal::domain::{Shard, Sharding, Tenant};
+use sukkal_domain::sharding::SHARDS_MAX;
+use sukkal_domain::{Shard, Sharding, Tenant};
 
 use support::python;
 use support::redis::child_command;

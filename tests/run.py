@@ -100,22 +100,23 @@ def run(part):
         for process in installing:
             process.wait()
     CHECKED.write_text("")
-    listed = subprocess.run([programs["main"], "--list", "--format=terse"], stdout=subprocess.PIPE, text=True)
+    listed = subprocess.run([programs["main"][0], "--list", "--format=terse"], stdout=subprocess.PIPE, text=True)
     names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")]
     results = Results(part)
     with step(f"test-{part}"):
         chosen = [name for name in names if name.startswith(REST) == (part == "rest")]
         results.collect(programs["main"], [name for name in chosen if not name.startswith(ALONE)])
         if part == "core":
-            results.collect(programs["sukkal"], [], "unit::")
             results.collect(programs["support"], [], "support::")
+            for name in sorted(programs.keys() - {"main", "support"}):
+                results.collect(programs[name], [], f"unit::{name}::")
         else:
             results.collect(programs["main"], [name for name in chosen if name.startswith(ALONE)])
     results.report()
 
 
 def build():
-    """Builds the service and its tests, and returns the paths of the programs with tests."""
+    """Builds the service and its tests. Returns the programs with tests: their paths and folders."""
     cargo = ["cargo", "build", "--quiet", "--workspace", "--bin", "sukkal", "--tests", "--timings"]
     cargo.append("--message-format=json-render-diagnostics")
     built = subprocess.run(cargo, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -127,7 +128,8 @@ def build():
         COMPILATIONS.write_text(json.dumps(units))
     artifacts = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     tests = [one for one in artifacts if one.get("executable") and one["profile"]["test"]]
-    return {one["target"]["name"]: one["executable"] for one in tests}
+    # Cargo runs the tests of a package in its folder, too.
+    return {one["target"]["name"]: (one["executable"], pathlib.Path(one["manifest_path"]).parent) for one in tests}
 
 
 class Results:
@@ -140,12 +142,11 @@ class Results:
         self.faults = []
 
     def collect(self, program, names, prefix=""):
-        """Runs these tests of a program, or all of them. The prefix names the program."""
+        """Runs these tests of a program, or all of them, in its folder. The prefix names the program."""
+        executable, folder = program
         # The form of the output is unstable, and RUSTC_BOOTSTRAP makes libtest accept its options.
         options = ["-Zunstable-options", "--format=json", "--report-time", "--show-output"]
-        command = [program, f"--test-threads={THREADS}", *options, "--exact", *names]
-        # Cargo runs the tests of a package in its folder, too.
-        folder = ROOT if prefix == "unit::" else TESTS
+        command = [executable, f"--test-threads={THREADS}", *options, "--exact", *names]
         environment = os.environ | {"RUSTC_BOOTSTRAP": "1", "RUST_BACKTRACE": "0"}
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, env=environment,
                                    start_new_session=True)

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use sukkal::storage::redis::RedisStore;
+use sukkal_storage::redis::RedisStore;
 
 use super::results::Sample;
 use crate::client::PROJECT;

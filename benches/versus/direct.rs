@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use sukkal::storage::redis::RedisStore;
+use sukkal_storage::redis::RedisStore;
 use tokio::time::Instant;
 
 use super::contestants::sample;

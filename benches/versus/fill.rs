@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use sukkal::domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Revision};
-use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{MessageStore, Post, PostOutcome, QueueStore};
+use sukkal_domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Revision};
+use sukkal_storage::redis::RedisStore;
+use sukkal_storage::{MessageStore, Post, PostOutcome, QueueStore};
 
 use super::contestants::Contestant;
 use crate::client::PROJECT;

@@ -13,7 +13,7 @@
 -- In the outbox, a message consists of its number, its delivery state, its entry, the length of its
 -- target, its target, and its record. The delivery state is the claim count, the ttl (s) or 0 for
 -- that of the record, and the end (s). The target is the name of the receiving queue. For a message
--- that a redrive moves, `~` and the epoch of that queue follow. src/storage/moved_messages.rs reads
+-- that a redrive moves, `~` and the epoch of that queue follow. crates/storage/src/moved_messages.rs reads
 -- it.
 local function is_dead_letter(entry, policy)
   if policy.dead_letter_queue == '' then

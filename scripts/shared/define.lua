@@ -1,4 +1,4 @@
--- Defines a function of the library (src/storage/redis/script.rs).
+-- Defines a function of the library (crates/storage/src/redis/script.rs).
 local function define(name, flags, run)
   register({function_name = name .. SUFFIX, flags = flags, callback = run})
 end

@@ -1,4 +1,4 @@
--- Leases: at any time, at most one process does certain work. src/storage/task_lease.rs specifies
+-- Leases: at any time, at most one process does certain work. crates/storage/src/task_lease.rs specifies
 -- them. A lease is a field of a hash: its fence, the time (µs) when it expires, and the holder
 -- (LEASE). A lease that nobody has taken yet, or that was ended, has expired and has the holder
 -- NO_CLAIM.

@@ -1,4 +1,4 @@
--- The keys of a queue. src/storage/redis/script.rs says which keys each script gets, as fields of
+-- The keys of a queue. crates/storage/src/redis/script.rs says which keys each script gets, as fields of
 -- `call` with these names:
 --   queue        hash  m   metadata
 --                      p   packed policy (policy.lua)

@@ -1,4 +1,4 @@
--- Tasks of the queue: `tasks` has a record of each (src/storage/task_record.rs). At most one is
+-- Tasks of the queue: `tasks` has a record of each (crates/storage/src/task_record.rs). At most one is
 -- running.
 
 -- Returns the task with this id, if it is running.

@@ -13,10 +13,10 @@ use thiserror::Error;
 
 use crate::authentication::Challenges;
 use crate::broker::{self, StoreError};
-use crate::domain::durability::InvalidDurability;
-use crate::domain::idempotency::InvalidKey;
-use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{ClientIdRule, QueueKind, RateLimitStatus};
+use sukkal_domain::durability::InvalidDurability;
+use sukkal_domain::idempotency::InvalidKey;
+use sukkal_domain::queue_id::InvalidQueueId;
+use sukkal_domain::{ClientIdRule, QueueKind, RateLimitStatus};
 
 /// Time in seconds after which a client may retry a request that got a 503 or 429.
 const RETRY_AFTER_S: u32 = 1;
@@ -216,7 +216,7 @@ pub enum Error {
     Document,
     /// A patch sets a reserved metadata key to an invalid value.
     #[error("{0}")]
-    PatchedMetadata(crate::domain::metadata::InvalidMetadata),
+    PatchedMetadata(sukkal_domain::metadata::InvalidMetadata),
     /// The broker refused the operation or failed.
     #[error(transparent)]
     Broker(#[from] broker::Error),

@@ -8,9 +8,9 @@ use thiserror::Error;
 use crate::api::http::TlsError;
 use crate::broker;
 use crate::config::Bind;
-use crate::storage::embedded::{OpenError, RestoreError};
-use crate::storage::migration::MigrationError;
-use crate::storage::{self, redis};
+use sukkal_storage::embedded::{OpenError, RestoreError};
+use sukkal_storage::migration::MigrationError;
+use sukkal_storage::redis;
 
 /// The reason why the service cannot run.
 #[derive(Debug, Error)]
@@ -45,7 +45,7 @@ pub enum Error {
     NoKey,
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] storage::Error),
+    Store(#[from] sukkal_storage::Error),
     /// This release cannot use the store, for example because of its version.
     #[error("store: {0}")]
     Refused(String),

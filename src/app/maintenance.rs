@@ -8,12 +8,12 @@ use super::error::Error;
 use super::store::{cipher, clock, open_existing, redis_tls_files};
 use crate::broker::{self, Rekeyed};
 use crate::config::Config;
-use crate::storage::embedded::EmbeddedStore;
-use crate::storage::migration::{
+use sukkal_storage::embedded::EmbeddedStore;
+use sukkal_storage::migration::{
     MigrationSource, MigrationStep, MigrationTarget, migrate as migrate_store, verify_source,
 };
-use crate::storage::redis::import::RedisImport;
-use crate::storage::{Check, StoreUri};
+use sukkal_storage::redis::import::RedisImport;
+use sukkal_storage::{Check, StoreUri};
 
 /// Verifies the integrity of the configured store, and with `repairs` fixes the errors that can be
 /// fixed. An embedded store must exist, and no other process may have it open.

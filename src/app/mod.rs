@@ -13,5 +13,5 @@ pub use self::serve::{runtime, serve, server_limits};
 pub use self::service::{new_token, push, service};
 pub use self::store::schedule;
 pub use crate::broker::Rekeyed;
-pub use crate::storage::migration::{Counts, MigrationError, MigrationStep};
-pub use crate::storage::{Check, StoreUri};
+pub use sukkal_storage::migration::{Counts, MigrationError, MigrationStep};
+pub use sukkal_storage::{Check, StoreUri};

@@ -22,13 +22,13 @@ use super::store::{open, schedule};
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
-use crate::domain::AuthStrategy;
 use crate::janitor;
 use crate::metrics::ConnectionCounts;
 use crate::push::client::SystemResolver;
 use crate::service_manager;
-use crate::storage::embedded::EmbeddedStore;
-use crate::storage::{Driver, StoreUri};
+use sukkal_domain::AuthStrategy;
+use sukkal_storage::embedded::EmbeddedStore;
+use sukkal_storage::{Driver, StoreUri};
 
 /// Maximum number of open connections of the listener for health checks and metrics.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;

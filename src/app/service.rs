@@ -18,15 +18,15 @@ use crate::authentication::{Authenticator, Openness, Tokens, TrustedProxies};
 use crate::broker::pooling::Pooling;
 use crate::broker::{self, Broker};
 use crate::config::{Auth, Config};
-use crate::domain::mailto::MAILTO;
-use crate::domain::{AuthStrategy, MailConfig, PushConfig, Secret, Token};
 use crate::metrics::Metrics;
 use crate::push::client::Resolver;
 use crate::push::{self, Push};
-use crate::storage::redis::RedisPools;
-use crate::storage::{Driver, StoreUri};
 use crate::telemetry::Tracer;
-use crate::text;
+use sukkal_base::text;
+use sukkal_domain::mailto::MAILTO;
+use sukkal_domain::{AuthStrategy, MailConfig, PushConfig, Secret, Token};
+use sukkal_storage::redis::RedisPools;
+use sukkal_storage::{Driver, StoreUri};
 
 /// Creates the service over a store, as configured.
 pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error> {

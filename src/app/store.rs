@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::error::Error;
 use crate::broker::Cipher;
 use crate::config::{self, Config};
-use crate::domain::Secret;
-use crate::storage::embedded::{EmbeddedStore, Fsync};
-use crate::storage::pooled::{self, PooledStore};
-use crate::storage::redis::{self, RedisPools, RedisStore};
-use crate::storage::{Driver, Schedule, StoreUri, UriCipher};
+use sukkal_domain::Secret;
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::pooled::{self, PooledStore};
+use sukkal_storage::redis::{self, RedisPools, RedisStore};
+use sukkal_storage::{Driver, Schedule, StoreUri, UriCipher};
 
 /// The configured store, and its pools if it has some.
 pub(super) struct Opened {

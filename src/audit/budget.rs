@@ -10,7 +10,7 @@ use std::time::Duration;
 use ahash::HashMap;
 use tokio::time::Instant;
 
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 /// Maximum number of records in a period.
 pub(super) const RECORDS_MAX: u32 = 100;

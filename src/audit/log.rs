@@ -20,8 +20,8 @@ use super::budget::{Budget, Decision};
 use super::file::LogFile;
 use super::losses::Losses;
 use super::record;
-use crate::domain::ProjectId;
 use crate::metrics::Metrics;
+use sukkal_domain::ProjectId;
 
 /// The names of the standard streams in the option `file`.
 const STDERR: &str = "stderr";

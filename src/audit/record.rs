@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::domain::token::without_tokens;
+use sukkal_domain::token::without_tokens;
 
 /// Maximum length of a value, in characters.
 const VALUE_CHARS_MAX: usize = 256;

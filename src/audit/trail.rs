@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::AuditLog;
 use super::record::{self, Outcome, Record};
 use crate::auth::{Client, ClientCertificate};
-use crate::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 /// The first status of client errors, after which nothing was changed, and of server errors.
 const CLIENT_ERROR: u16 = 400;
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::audit::losses::Losses;
-    use crate::domain::ClientIdRule;
+    use sukkal_domain::ClientIdRule;
 
     fn log() -> (AuditLog, mpsc::Receiver<String>) {
         let (sender, lines) = mpsc::channel();

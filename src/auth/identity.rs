@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 /// The sender of a request, as a credential proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub use self::trusts::Trusts;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::domain::{Author, ClientId, ProjectId, role};
+use sukkal_domain::{Author, ClientId, ProjectId, role};
 
 /// The role of operators.
 const ADMIN: &str = "admin";

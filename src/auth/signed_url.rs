@@ -16,7 +16,7 @@ use time::format_description::well_known::Iso8601;
 use time::parsing::Parsed;
 use time::{Duration, OffsetDateTime};
 
-use crate::domain::{ProjectId, Secret};
+use sukkal_domain::{ProjectId, Secret};
 
 /// Validity of a URL that does not specify its expiry.
 const DEFAULT_LIFE: Duration = Duration::DAY;

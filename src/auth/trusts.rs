@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::{AuthenticationError, Identity};
-use crate::domain::Secret;
+use sukkal_domain::Secret;
 
 /// Creates and uses trusts.
 pub trait Trusts: Send + Sync {

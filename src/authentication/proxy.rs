@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::auth::ClientCertificate;
-use crate::domain::network::Network;
-use crate::domain::trusted_proxy::TrustedProxy;
+use sukkal_domain::network::Network;
+use sukkal_domain::trusted_proxy::TrustedProxy;
 
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

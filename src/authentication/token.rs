@@ -7,7 +7,7 @@ use std::pin::Pin;
 use zeroize::Zeroizing;
 
 use crate::auth::{AuthenticationError, Identity};
-use crate::domain::{AuthStrategy, Secret};
+use sukkal_domain::{AuthStrategy, Secret};
 
 /// The start of every API key.
 const API_KEY_PREFIX: &[u8] = b"skt_";

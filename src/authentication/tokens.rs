@@ -18,7 +18,7 @@ use super::lookups::{Bounds, Lookups};
 use super::token::TokenStrategy;
 use crate::auth::{AuthenticationError, Caller, Identity};
 use crate::broker::{self, Broker};
-use crate::domain::{Token, TokenHash, TokenId, TokenRecord};
+use sukkal_domain::{Token, TokenHash, TokenId, TokenRecord};
 
 /// Time after its lookup for which a token is valid without another one. A deletion must take
 /// effect within five seconds, and event streams present their tokens again only once a second.
@@ -157,7 +157,7 @@ mod tests {
     use super::super::lookups::REMEMBERED_MAX;
     use super::*;
     use crate::broker::StoreError;
-    use crate::domain::{ProjectId, TokenGrant};
+    use sukkal_domain::{ProjectId, TokenGrant};
 
     /// A store whose lookups can be stopped and counted.
     struct Store {

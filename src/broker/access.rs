@@ -17,12 +17,12 @@ use super::action::{Action, Permission};
 use super::error::Requirement;
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Client, instant_of};
-use crate::domain::token_draft::InvalidToken;
-use crate::domain::{ProjectId, QueueId, QueueKind};
 use crate::metrics::Metrics;
 use crate::request_id::{current_trail, with_current_span};
-use crate::storage::{self, DeliverySignal, Driver, Permit, Watch, Weight};
 use crate::telemetry::{Part, Span};
+use sukkal_domain::token_draft::InvalidToken;
+use sukkal_domain::{ProjectId, QueueId, QueueKind};
+use sukkal_storage::{DeliverySignal, Driver, Permit, Watch, Weight};
 
 /// The resource that an action works on. It decides how the store admits the action's operations.
 #[derive(Clone, Debug)]
@@ -213,7 +213,7 @@ impl Access {
     /// # Errors
     ///
     /// Those of [`storage::Admission::acquire`].
-    pub(super) async fn admit(&self) -> Result<AdmittedStore, storage::Error> {
+    pub(super) async fn admit(&self) -> Result<AdmittedStore, sukkal_storage::Error> {
         self.admit_weighted(Weight::ONE).await
     }
 
@@ -222,7 +222,7 @@ impl Access {
     /// # Errors
     ///
     /// Those of [`storage::Admission::acquire`].
-    pub(super) async fn admit_weighted(&self, weight: Weight) -> Result<AdmittedStore, storage::Error> {
+    pub(super) async fn admit_weighted(&self, weight: Weight) -> Result<AdmittedStore, sukkal_storage::Error> {
         let Guarded { driver, admission_wait_max, metrics, .. } = &*self.guarded;
         let (admission, project) = match &self.resource {
             _ if self.is_background => return Ok(self.unlimited()),
@@ -239,7 +239,7 @@ impl Access {
             Resource::Store => return Ok(self.unlimited()),
         };
         let admitted = admission.acquire_weighted(project, weight, *admission_wait_max).await;
-        if admitted.as_ref().is_err_and(|error| *error == storage::Error::Overloaded) {
+        if admitted.as_ref().is_err_and(|error| *error == sukkal_storage::Error::Overloaded) {
             metrics.count_refused_request();
         }
         Ok(self.admitted(Some(InFlight { _permit: admitted?, began: Instant::now() })))
@@ -277,7 +277,7 @@ impl Access {
     }
 
     /// Subscribes to the queue. A watch is not an operation in flight, so it needs no admission.
-    pub(super) async fn watch(&self, queue: &QueueId) -> Result<Watch, storage::Error> {
+    pub(super) async fn watch(&self, queue: &QueueId) -> Result<Watch, sukkal_storage::Error> {
         self.guarded.driver.watch(queue).await
     }
 
@@ -324,8 +324,8 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
 mod tests {
     use super::*;
     use crate::auth::policy::{Overrides, Preset};
-    use crate::domain::{ClientIdRule, role};
-    use crate::storage::embedded::EmbeddedStore;
+    use sukkal_domain::{ClientIdRule, role};
+    use sukkal_storage::embedded::EmbeddedStore;
 
     /// Each action, and the roles that may perform it: in the preset `roles`, and in `zaqar`.
     const TABLE: &str = "

@@ -3,7 +3,7 @@
 use super::access::Resource;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::storage::{Backup, BackupStart};
+use sukkal_storage::{Backup, BackupStart};
 
 impl Broker {
     /// Begins a backup of the whole store, which must be an embedded one without pools. Only

@@ -5,12 +5,12 @@ use super::range::check_range;
 use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::limits::CLAIM_TERM_S_MIN;
-use crate::domain::{
+use sukkal_domain::limits::CLAIM_TERM_S_MIN;
+use sukkal_domain::{
     Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Shard, Taken, Tenant, Term, Warning,
     WithWarnings,
 };
-use crate::storage::ClaimOutcome;
+use sukkal_storage::ClaimOutcome;
 
 /// The term that a worker asks for; `None` means the service's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

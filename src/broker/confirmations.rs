@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::domain::ConfirmationRequest;
+use sukkal_domain::ConfirmationRequest;
 
 /// Maximum number of requests that wait. Further ones are dropped; a client can repeat its POST.
 const WAITING_MAX: usize = 1_024;

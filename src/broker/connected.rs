@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Error;
-use crate::domain::{
+use sukkal_base::memory_budget::{BudgetExceeded, MemoryBudget, MemoryShare};
+use sukkal_domain::{
     JsonObject, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
-use crate::memory_budget::{BudgetExceeded, MemoryBudget, MemoryShare};
 
 /// Maximum size in bytes of the options of all subscriptions. They count twice, because they are
 /// kept as requests show them and as they are applied.

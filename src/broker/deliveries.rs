@@ -11,11 +11,11 @@ use super::access::Access;
 use super::messages::{Delay, Draft, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
-use crate::domain::{
+use sukkal_domain::{
     Author, Body, ClientId, ClientIdRule, IdempotencyKey, Message, MessageId, Order, Origin, QueueId, QueueName, Rank,
     Retry, Scope, SubscriptionId, SubscriptionSettings, SubscriptionStatus,
 };
-use crate::storage::{
+use sukkal_storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, Listing, Page, RetryKey, SubscriptionChange,
     SubscriptionPage, SubscriptionUpdate,
 };
@@ -54,27 +54,27 @@ impl QueueDeliveries {
         &self.queue
     }
 
-    /// See [`crate::storage::DeliveryStore::take_delivery_lease`].
+    /// See [`sukkal_storage::DeliveryStore::take_delivery_lease`].
     pub async fn take_lease(&self, holder: Uuid) -> Result<Option<(LeaseFence, FeedState)>, Error> {
         Ok(self.access.admit().await?.take_delivery_lease(&self.queue, holder).await?)
     }
 
-    /// See [`crate::storage::DeliveryStore::changed_subscriptions`].
+    /// See [`sukkal_storage::DeliveryStore::changed_subscriptions`].
     pub async fn changed_subscriptions(&self, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
         Ok(self.access.admit().await?.changed_subscriptions(&self.queue, since).await?)
     }
 
-    /// See [`crate::storage::SubscriptionStore::get_subscription`].
+    /// See [`sukkal_storage::SubscriptionStore::get_subscription`].
     pub async fn subscription(&self, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
         Ok(self.access.admit().await?.get_subscription(&self.queue, id).await?)
     }
 
-    /// See [`crate::storage::SubscriptionStore::list_subscriptions`].
+    /// See [`sukkal_storage::SubscriptionStore::list_subscriptions`].
     pub async fn subscriptions(&self, after: Option<SubscriptionId>, limit: usize) -> Result<SubscriptionPage, Error> {
         Ok(self.access.admit().await?.list_subscriptions(&self.queue, after, limit).await?)
     }
 
-    /// See [`crate::storage::DeliveryStore::list_retries`].
+    /// See [`sukkal_storage::DeliveryStore::list_retries`].
     pub async fn retries(
         &self,
         subscription: SubscriptionId,
@@ -84,7 +84,7 @@ impl QueueDeliveries {
         Ok(self.access.admit().await?.list_retries(&self.queue, subscription, after, limit).await?)
     }
 
-    /// See [`crate::storage::DeliveryStore::save_deliveries`].
+    /// See [`sukkal_storage::DeliveryStore::save_deliveries`].
     pub async fn save(&self, fence: LeaseFence, changes: &[DeliveryChange]) -> Result<Option<FeedState>, Error> {
         let resealed = self.resealed(changes);
         let changes = resealed.as_deref().unwrap_or(changes);
@@ -107,7 +107,7 @@ impl QueueDeliveries {
         Some(changes)
     }
 
-    /// See [`crate::storage::DeliveryStore::end_delivery_lease`].
+    /// See [`sukkal_storage::DeliveryStore::end_delivery_lease`].
     pub async fn end_lease(
         &self,
         fence: LeaseFence,
@@ -169,7 +169,7 @@ impl QueueDeliveries {
                 return Ok(());
             }
         }
-        Err(crate::storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
+        Err(sukkal_storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
     }
 
     /// Returns whether a subscription has posted this message, as a dead letter or a notice.

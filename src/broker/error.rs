@@ -4,13 +4,13 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::domain::metadata::InvalidMetadata;
-use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::sharding::TENANT_CHARS_MAX;
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::token_draft::InvalidToken;
-use crate::domain::{FlavorName, QueueId, Quota, RateLimitStatus};
-pub use crate::storage::Error as StoreError;
+use sukkal_domain::metadata::InvalidMetadata;
+use sukkal_domain::queue_id::InvalidQueueId;
+use sukkal_domain::sharding::TENANT_CHARS_MAX;
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::token_draft::InvalidToken;
+use sukkal_domain::{FlavorName, QueueId, Quota, RateLimitStatus};
+pub use sukkal_storage::Error as StoreError;
 
 /// The reason why an operation was refused or failed.
 #[derive(Debug, Error)]

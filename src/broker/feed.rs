@@ -11,10 +11,10 @@ use super::quotas::ConcurrencyUnit;
 use super::waiting::SharedQuery;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::client::Poster;
-use crate::domain::{Message, QueueId, Rank};
-use crate::storage::Watch;
-use crate::storage::watch::Receiver;
+use sukkal_domain::client::Poster;
+use sukkal_domain::{Message, QueueId, Rank};
+use sukkal_storage::Watch;
+use sukkal_storage::watch::Receiver;
 
 /// The pause between two attempts to read while the store is unavailable.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);

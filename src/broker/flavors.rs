@@ -9,8 +9,8 @@ use super::pools::{change_list, no_pool};
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Flavor, FlavorName, Metadata, PoolName, ProjectId};
-use crate::storage::{FLAVORS_MAX, PoolList};
+use sukkal_domain::{Flavor, FlavorName, Metadata, PoolName, ProjectId};
+use sukkal_storage::{FLAVORS_MAX, PoolList};
 
 /// A flavor with the names of its pools.
 #[derive(Clone, Debug, PartialEq, Eq)]

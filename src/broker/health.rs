@@ -12,8 +12,8 @@ use super::claims::{ClaimRequest, TermDraft};
 use super::messages::{Delay, Draft, MessageQuery, PostRequest, TenantDraft};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{Body, JsonObject, PoolName, ProjectId, QueueId};
-use crate::storage::{PoolState, QueueListing};
+use sukkal_domain::{Body, JsonObject, PoolName, ProjectId, QueueId};
+use sukkal_storage::{PoolState, QueueListing};
 
 /// The project of the queues that are created for a check. It is always the same, because stores
 /// keep a record of each project.

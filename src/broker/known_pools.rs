@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Error;
 use super::access::AdmittedStore;
-use crate::storage::PoolList;
+use sukkal_storage::PoolList;
 
 /// The list that was read last. It may be outdated.
 #[derive(Default)]

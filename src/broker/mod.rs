@@ -69,12 +69,12 @@ use self::quotas::{ConcurrencyLimit, ConcurrencyUnit, Quotas};
 use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Trusts};
-use crate::domain::{
-    ConfirmationRequest, Limits, MailRules, MonitoredQueues, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig,
-};
 use crate::metrics::Metrics;
 use crate::request_id::in_current_request;
-use crate::storage::{self, Driver};
+use sukkal_domain::{
+    ConfirmationRequest, Limits, MailRules, MonitoredQueues, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig,
+};
+use sukkal_storage::Driver;
 
 /// Maximum number of claims and pops that are being withdrawn.
 const WITHDRAWALS_MAX: usize = 10_000;
@@ -123,7 +123,7 @@ pub struct Parts {
     redrives: ConcurrencyLimit,
     socket_requests: ConcurrencyLimit,
     /// The last probe of the store. Only callers that wait at the same time share it.
-    last_probe: Cached<Result<(), storage::Error>>,
+    last_probe: Cached<Result<(), sukkal_storage::Error>>,
     monitor: Monitor,
     /// How pools are managed; `None` without pooling.
     pooling: Option<Pooling>,
@@ -313,7 +313,7 @@ mod tests {
     use tokio::runtime::Runtime;
 
     use super::*;
-    use crate::domain::{Metadata, Revision};
+    use sukkal_domain::{Metadata, Revision};
 
     #[test]
     fn known_queues_are_bounded_in_bytes() {

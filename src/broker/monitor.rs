@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cached::Cached;
-use crate::domain::MonitoredQueues;
 use crate::metrics::scrape::MonitoredFigures;
+use sukkal_domain::MonitoredQueues;
 
 /// Minimum time between two pings of the store.
 const PING_INTERVAL: Duration = Duration::from_secs(1);

@@ -15,9 +15,9 @@ use super::access::Resource;
 use super::monitor::Monitor;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{MONITORED_QUEUES_MAX, MonitoredQueues, ProjectId, QueueId, QueueKind, Summary};
 use crate::metrics::scrape::{Figures, MonitoredFigures, QueueFigures};
-use crate::storage::{NameRange, QueueListing};
+use sukkal_domain::{MONITORED_QUEUES_MAX, MonitoredQueues, ProjectId, QueueId, QueueKind, Summary};
+use sukkal_storage::{NameRange, QueueListing};
 
 /// How long a reader of the metrics waits for a ping of the store.
 const PING_WAIT_MAX: Duration = Duration::from_millis(100);

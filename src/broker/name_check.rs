@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use tracing::info;
 
 use super::Error;
-use crate::domain::address_rules::RefusedName;
-use crate::domain::subscriber::InvalidSubscriber;
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{AddressRules, Subscriber};
+use sukkal_domain::address_rules::RefusedName;
+use sukkal_domain::subscriber::InvalidSubscriber;
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::{AddressRules, Subscriber};
 
 /// Maximum duration of a lookup. A name that takes longer is accepted.
 const LOOKUP_DURATION_MAX: Duration = Duration::from_secs(2);

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::domain::PoolUri;
-use crate::storage::PoolConnector;
+use sukkal_domain::PoolUri;
+use sukkal_storage::PoolConnector;
 
 /// What a broker needs to manage pools.
 #[derive(Clone)]

@@ -10,8 +10,8 @@ use super::access::{AdmittedStore, Resource};
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{FlavorName, Pool, PoolName, PoolUri, Warning, WithWarnings};
-use crate::storage::{self, DATABASE_KEY, DatabaseId, POOLS_MAX, PoolList, StoredPool};
+use sukkal_domain::{FlavorName, Pool, PoolName, PoolUri, Warning, WithWarnings};
+use sukkal_storage::{DATABASE_KEY, DatabaseId, POOLS_MAX, PoolList, StoredPool};
 
 /// Maximum number of attempts to change a list that other requests change at the same time. Each
 /// attempt fails only because another change has succeeded.
@@ -212,7 +212,7 @@ impl Broker {
             return Err(Error::Pool(text));
         }
         if uri.has_credentials() && self.encryption.uri_cipher().is_none() {
-            return Err(Error::Pool(storage::SealedUriError::NoKey.to_string()));
+            return Err(Error::Pool(sukkal_storage::SealedUriError::NoKey.to_string()));
         }
         if pooling.management_store.as_ref().is_some_and(|store| store.is_same_store(uri)) {
             return Err(is_management_store(uri));
@@ -245,7 +245,7 @@ pub(super) async fn change_list<T>(
 }
 
 fn changes_too_often() -> Error {
-    storage::Error::Unavailable("the list of pools changes too often".to_owned()).into()
+    sukkal_storage::Error::Unavailable("the list of pools changes too often".to_owned()).into()
 }
 
 pub(super) fn no_pool(name: &str) -> Error {
@@ -321,7 +321,7 @@ fn other_pools<'l>(list: &'l PoolList, name: &PoolName) -> impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Flavor, ProjectId};
+    use sukkal_domain::{Flavor, ProjectId};
 
     fn list(pools: &[(&str, Option<&str>)]) -> PoolList {
         let pool = |&(name, flavor): &(&str, Option<&str>)| {

@@ -6,7 +6,7 @@ use super::access::Resource;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 /// Maximum number of projects that one step of a list examines; other requests run between two
 /// steps.

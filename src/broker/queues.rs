@@ -11,13 +11,13 @@ use super::pools::no_pool;
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata, RETRY_POLICY};
-use crate::domain::retry_policy;
-use crate::domain::{
+use sukkal_domain::metadata::{DEAD_LETTER_QUEUE, InvalidMetadata, RETRY_POLICY};
+use sukkal_domain::retry_policy;
+use sukkal_domain::{
     Creation, JsonObject, Metadata, PoolName, Queue, QueueId, QueueKind, QueueName, Sharding, Stats, Summary, Warning,
     WithWarnings,
 };
-use crate::storage::{self, Moved, NameRange, QueueListing, UpdateOutcome};
+use sukkal_storage::{Moved, NameRange, QueueListing, UpdateOutcome};
 
 /// Maximum number of attempts to change a queue that other requests change at the same time. Each
 /// attempt fails only because another change has succeeded.
@@ -251,7 +251,7 @@ impl Broker {
                     return Ok(WithWarnings { value, warnings });
                 }
             }
-            Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
+            Err(sukkal_storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
         })
         .await
     }
@@ -421,16 +421,16 @@ async fn check_durability(
         return Ok(None);
     };
     match store.check_durability(queue, level).await {
-        Err(storage::Error::TooFewReplicas { .. }) => Ok(Some(Warning::TooFewReplicas)),
+        Err(sukkal_storage::Error::TooFewReplicas { .. }) => Ok(Some(Warning::TooFewReplicas)),
         checked => Ok(checked.map(|()| None).map_err(out_of_reach)?),
     }
 }
 
 /// Names the key of metadata whose durability the store cannot reach, if that is the failure.
-fn out_of_reach(error: storage::Error) -> storage::Error {
+fn out_of_reach(error: sukkal_storage::Error) -> sukkal_storage::Error {
     match error {
-        storage::Error::Unsupported(reason) => {
-            storage::Error::Unsupported(format!("No post can reach _durability. {reason}"))
+        sukkal_storage::Error::Unsupported(reason) => {
+            sukkal_storage::Error::Unsupported(format!("No post can reach _durability. {reason}"))
         }
         error => error,
     }
@@ -446,10 +446,10 @@ mod tests {
     use super::*;
     use crate::auth::Client;
     use crate::broker::test_options::{limits, push_config};
-    use crate::domain::{ClientIdRule, ProjectId};
     use crate::metrics::Metrics;
-    use crate::storage::QueueStore as _;
-    use crate::storage::embedded::EmbeddedStore;
+    use sukkal_domain::{ClientIdRule, ProjectId};
+    use sukkal_storage::QueueStore as _;
+    use sukkal_storage::embedded::EmbeddedStore;
 
     fn caller(project: &str) -> Caller {
         let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();

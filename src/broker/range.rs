@@ -1,7 +1,7 @@
 //! Checks numbers that a request names against the limits.
 
 use super::Error;
-use crate::domain::Limits;
+use sukkal_domain::Limits;
 
 /// Returns the value if it is in the range.
 ///

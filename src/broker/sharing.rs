@@ -9,7 +9,7 @@ use super::Action::{
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
 use crate::auth::signed_url::SignedUrl;
-use crate::domain::QueueId;
+use sukkal_domain::QueueId;
 
 impl Broker {
     /// Succeeds if the caller may sign URLs for the queue.

@@ -4,7 +4,7 @@ use super::access::Resource;
 use super::queues::ListedQueues;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{ProjectId, QueueId, QueueKind};
+use sukkal_domain::{ProjectId, QueueId, QueueKind};
 
 impl Broker {
     /// Adds statistics to the queues of a page. The page becomes shorter, but not empty, if too

@@ -3,8 +3,8 @@
 use super::range::check_range;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{MessageId, QueueId, QueueName, Redrive, Selection, Task, TaskId};
-use crate::storage::{TaskCreation, run_redrive};
+use sukkal_domain::{MessageId, QueueId, QueueName, Redrive, Selection, Task, TaskId};
+use sukkal_storage::{TaskCreation, run_redrive};
 
 /// A request to move messages out of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

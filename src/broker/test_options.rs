@@ -1,6 +1,6 @@
 //! Options of a broker for unit tests.
 
-use crate::domain::{AddressRules, Limits, PushConfig};
+use sukkal_domain::{AddressRules, Limits, PushConfig};
 
 pub(super) fn limits() -> Limits {
     Limits {

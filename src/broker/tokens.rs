@@ -8,10 +8,10 @@ use super::access::{Resource, require_client};
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::{Caller, Client};
-use crate::domain::token::TOKEN_PREFIX;
-use crate::domain::token_draft::InvalidToken;
-use crate::domain::{ProjectId, Token, TokenDraft, TokenGrant, TokenId, TokenRecord};
-use crate::storage::{TokenCreation, TokensMax};
+use sukkal_domain::token::TOKEN_PREFIX;
+use sukkal_domain::token_draft::InvalidToken;
+use sukkal_domain::{ProjectId, Token, TokenDraft, TokenGrant, TokenId, TokenRecord};
+use sukkal_storage::{TokenCreation, TokensMax};
 
 /// The role of those who manage a project, and the roles that it includes.
 const MANAGER: &str = "manager";
@@ -118,7 +118,7 @@ fn may_give(client: &Client, roles: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ClientIdRule;
+    use sukkal_domain::ClientIdRule;
 
     fn client(roles: &[&str]) -> Client {
         let id = ClientIdRule::Text(1..=9).parse("me").unwrap();

@@ -11,8 +11,8 @@ use tracing::{debug, error};
 
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::domain::{ClaimId, QueueId, Taken};
-use crate::storage::{self, POP_TERM, Popped};
+use sukkal_domain::{ClaimId, QueueId, Taken};
+use sukkal_storage::{POP_TERM, Popped};
 
 /// The pause between two attempts to return messages.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -109,13 +109,16 @@ impl ReturnGuard {
 
     /// Returns what the command has taken that this guard would return. Disarms the guard if the
     /// command has certainly taken nothing.
-    pub(super) fn taken_by<T>(self, result: Result<Taken<T>, storage::Error>) -> Result<Taken<(T, Self)>, Error> {
+    pub(super) fn taken_by<T>(
+        self,
+        result: Result<Taken<T>, sukkal_storage::Error>,
+    ) -> Result<Taken<(T, Self)>, Error> {
         let known = match result {
             Ok(Taken::Messages(taken)) => return Ok(Taken::Messages((taken, self))),
             Ok(Taken::Nothing) => Ok(Taken::Nothing),
             Ok(Taken::Paused) => Ok(Taken::Paused),
             Err(error) if error.leaves_outcome_unknown() => return Err(error.into()),
-            Err(storage::Error::NotSent(reason)) => Err(storage::Error::Unavailable(reason).into()),
+            Err(sukkal_storage::Error::NotSent(reason)) => Err(sukkal_storage::Error::Unavailable(reason).into()),
             Err(error) => Err(error.into()),
         };
         self.disarm();
@@ -260,9 +263,9 @@ mod tests {
     use crate::broker::claims::ClaimRequest;
     use crate::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
     use crate::broker::test_options::{limits, push_config};
-    use crate::domain::{Body, ClientIdRule, ProjectId};
     use crate::metrics::Metrics;
-    use crate::storage::embedded::EmbeddedStore;
+    use sukkal_domain::{Body, ClientIdRule, ProjectId};
+    use sukkal_storage::embedded::EmbeddedStore;
 
     #[tokio::test]
     async fn a_claim_ends_by_itself_if_too_many_are_being_withdrawn() {

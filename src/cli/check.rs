@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{BAD_OPTION, fail};
 use super::store;
 use crate::app::{self, Check};
 use crate::config::Config;
+use sukkal_cli::exit::{BAD_OPTION, fail};
 
 #[derive(Args, Debug)]
 #[group(skip)]

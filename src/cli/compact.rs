@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::exit::{BAD_OPTION, fail};
 use super::store;
 use crate::app;
+use sukkal_cli::exit::{BAD_OPTION, fail};
 
 pub(super) fn run(options: &store::Options) -> ExitCode {
     let config = match options.load() {

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use clap_complete::env::Shells;
 use clap_mangen::Man;
 
-use super::exit::{BAD_OPTION, FAILED, fail};
+use sukkal_cli::exit::{BAD_OPTION, FAILED, fail};
 
 /// Name of the program.
 const NAME: &str = "sukkal";

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{BAD_OPTION, FAILED, fail, print_message};
 use super::serve;
 use crate::app::{self, Check, Counts, Migrated, MigrationError, MigrationStep, StoreUri};
 use crate::config::Config;
+use sukkal_cli::exit::{BAD_OPTION, FAILED, fail, print_message};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {

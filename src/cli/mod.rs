@@ -2,16 +2,11 @@
 
 #![allow(clippy::doc_markdown, rustdoc::bare_urls, reason = "the documentation of options is the text of --help")]
 
-mod bench;
 mod check;
-mod client;
 mod compact;
-mod duration;
-mod exit;
 mod log;
 mod manual;
 mod migrate;
-mod new_token;
 mod ready;
 mod rekey;
 mod restore;
@@ -24,7 +19,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
-use crate::config;
+use sukkal_cli::{bench, client, exit};
+
+use crate::{app, config};
 
 /// A REST messaging service that speaks the Zaqar v2 API, and its command line.
 ///
@@ -119,7 +116,7 @@ pub fn run() -> ExitCode {
         Some(Command::Bench(options)) => bench::run(&options),
         Some(Command::Client(command)) => {
             warn_about_variables();
-            client::run(&command)
+            client::run(&command, app::new_token)
         }
         Some(Command::Config) => manual::text(&config::explained_defaults()),
         Some(Command::Completions { shell }) => manual::completions(shell),

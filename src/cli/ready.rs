@@ -18,9 +18,9 @@ use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-use super::exit::fail;
 use super::serve;
 use crate::config::Bind;
+use sukkal_cli::exit::fail;
 
 /// Longer than the service takes to detect that its store does not respond.
 const TIMEOUT: Duration = Duration::from_secs(4);

@@ -6,10 +6,10 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::exit::{BAD_OPTION, FAILED, fail, print_message};
 use super::store;
 use crate::app::{self, Rekeyed};
 use crate::config::Config;
+use sukkal_cli::exit::{BAD_OPTION, FAILED, fail, print_message};
 
 pub(super) fn run(options: &store::Options) -> ExitCode {
     let config = match options.load() {

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{BAD_OPTION, FAILED, fail};
 use super::store;
 use crate::app;
+use sukkal_cli::exit::{BAD_OPTION, FAILED, fail};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {

@@ -11,10 +11,10 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
 
-use super::exit::{BAD_OPTION, fail};
 use super::log;
 use crate::app;
 use crate::config::Config;
+use sukkal_cli::exit::{BAD_OPTION, fail};
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(super) struct Options {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{BAD_OPTION, fail, print_message};
 use super::serve;
 use crate::config::Config;
+use sukkal_cli::exit::{BAD_OPTION, fail, print_message};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::{Error, Tls};
-use crate::domain::AuthStrategy;
-use crate::domain::trusted_proxy::TrustedProxy;
-use crate::options::{Rule, options};
+use sukkal_domain::AuthStrategy;
+use sukkal_domain::options::{Rule, options};
+use sukkal_domain::trusted_proxy::TrustedProxy;
 
 const STRATEGIES: Rule = Rule::SomeOf("a list of strategies, of which there are", &AuthStrategy::NAMES);
 const PROXIES: Rule = Rule::list_of::<TrustedProxy>(

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
-use crate::domain::HostAndPort;
-use crate::domain::host_and_port::{host_of, port_of};
-use crate::options::Rule;
+use sukkal_domain::HostAndPort;
+use sukkal_domain::host_and_port::{host_of, port_of};
+use sukkal_domain::options::Rule;
 
 /// The host of an address that consists of a port only.
 const DEFAULT_HOST: &str = "127.0.0.1";

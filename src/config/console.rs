@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::options::{Rule, options};
+use sukkal_domain::options::{Rule, options};
 
 options! {
     /// `[console]`: the console.

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Deserializer};
 use toml::Value;
 
-use crate::domain::web_origins::{InvalidWebOrigin, WebOrigins};
-use crate::options::Rule;
-use crate::options::rule::parse_list;
+use sukkal_domain::options::Rule;
+use sukkal_domain::options::rule::parse_list;
+use sukkal_domain::web_origins::{InvalidWebOrigin, WebOrigins};
 
 /// All origins.
 const ANY: &str = "*";

@@ -8,7 +8,7 @@ use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Error;
-use crate::text;
+use sukkal_base::text;
 
 /// An option in a file.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Which options of `[mail]` need others.
 
 use super::SignedUrl;
-use crate::domain::MailConfig;
+use sukkal_domain::MailConfig;
 
 /// Succeeds if no option is missing that another one needs. The error names the missing one.
 pub(super) fn check(mail: &MailConfig, signed_url: &SignedUrl) -> Result<(), String> {

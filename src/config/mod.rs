@@ -45,9 +45,9 @@ pub use self::tokens::Tokens;
 pub use self::transport::Transport;
 pub use self::websocket::WebSocket;
 use crate::auth::policy::Policy;
-use crate::domain::{JwtConfig, KeystoneConfig, MailConfig, PushConfig};
-use crate::options::{Declarations, Rule, options};
-use crate::storage::StoreUri;
+use sukkal_domain::options::{Declarations, Rule, options};
+use sukkal_domain::{JwtConfig, KeystoneConfig, MailConfig, PushConfig};
+use sukkal_storage::StoreUri;
 
 options! {
     /// All options.
@@ -250,8 +250,8 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{JwtAlgorithm, MonitoredQueues, Secret, Token};
-    use crate::options::Declared;
+    use sukkal_domain::options::Declared;
+    use sukkal_domain::{JwtAlgorithm, MonitoredQueues, Secret, Token};
 
     fn load(file: &str, environment: &[(&str, &str)], store: Option<&str>) -> Result<Config, Error> {
         let path = tempfile::NamedTempFile::new().unwrap();

@@ -5,8 +5,8 @@ use toml::Value;
 
 use super::names::nearest;
 use crate::auth::policy::{self, InvalidOverride, Overrides, Policy, Preset};
-use crate::options::rule::parse_list;
-use crate::options::{Declarations, Declare, Rule, options};
+use sukkal_domain::options::rule::parse_list;
+use sukkal_domain::options::{Declarations, Declare, Rule, options};
 
 const EXPECTED: &str = "it must be a list of texts of the form \"NAME = RULE\"";
 const RULES: Rule = Rule::Other { parse: parse_list, check: |rules| overrides(rules).map(drop), is_shown: false };

@@ -4,11 +4,11 @@ use ahash::HashMap;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
-use crate::domain::quotas::QUOTA_MAX;
-use crate::domain::{Limits, ProjectId, Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
-use crate::options::{Rule, options};
-use crate::text;
+use sukkal_base::text;
+use sukkal_domain::options::{Rule, options};
+use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
+use sukkal_domain::quotas::QUOTA_MAX;
+use sukkal_domain::{Limits, ProjectId, Quota, QuotaConfig, QuotaLimits, QuotaOverrides, RateLimitStatus};
 
 const QUOTA: Rule = Rule::Integer(0, QUOTA_MAX, "");
 /// The path of a file with the quotas of projects, or an empty text.

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::bind::{self, Bind};
 use super::values;
-use crate::domain::{MonitoredQueues, Secret};
-use crate::options::{Rule, options};
+use sukkal_domain::options::{Rule, options};
+use sukkal_domain::{MonitoredQueues, Secret};
 
 options! {
     /// `[signed_url]`, as in Zaqar.

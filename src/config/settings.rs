@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::error::Error;
 use super::file::{Entry, Position};
 use super::names::{nearest, option_of, variable_of};
-use crate::options::{Declared, Rule};
+use sukkal_domain::options::{Declared, Rule};
 
 /// Pairs of options; the value of the first must not exceed that of the second.
 const LOWER_AND_UPPER: [(&str, &str); 6] = [
@@ -247,7 +247,7 @@ impl Setting {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::options::Declarations;
+    use sukkal_domain::options::Declarations;
 
     #[test]
     fn every_default_is_accepted_without_a_warning() {

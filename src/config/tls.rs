@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::values::optional_file;
-use crate::options::{Rule, options};
+use sukkal_domain::options::{Rule, options};
 
 options! {
     /// The files that TLS needs.

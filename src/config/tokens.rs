@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::Error;
 use super::values::optional_text;
-use crate::domain::{AuthStrategy, Secret, Token};
-use crate::options::{Rule, options};
+use sukkal_domain::options::{Rule, options};
+use sukkal_domain::{AuthStrategy, Secret, Token};
 
 const OPTIONAL_TOKEN: Rule = Rule::HiddenText(
     |text| text.is_empty() || Token::parse(text).is_some(),

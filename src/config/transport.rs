@@ -3,9 +3,9 @@
 use serde::{Deserialize, Deserializer};
 
 use super::cors;
-use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
-use crate::domain::{ClientIdRule, Limits, ProjectId, Secret, WebOrigins};
-use crate::options::{Rule, options};
+use sukkal_domain::options::{Rule, options};
+use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
+use sukkal_domain::{ClientIdRule, Limits, ProjectId, Secret, WebOrigins};
 
 const CHARACTERS: Rule = Rule::Integer(0, 10_000, "characters");
 const OPTIONAL_PROJECT: Rule =

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use url::{Host, Url};
 
 use super::Config;
-use crate::domain::{AuthStrategy, MailEncryption};
+use sukkal_domain::{AuthStrategy, MailEncryption};
 
 /// Returns a warning for each such server of a strategy that is on, unless it is on this machine.
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {

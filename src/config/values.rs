@@ -8,10 +8,10 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::domain::{MONITORED_QUEUES_MAX, MonitoredQueues};
-use crate::options::Rule;
-use crate::options::rule::parse_list;
-use crate::storage::StoreUri;
+use sukkal_domain::options::Rule;
+use sukkal_domain::options::rule::parse_list;
+use sukkal_domain::{MONITORED_QUEUES_MAX, MonitoredQueues};
+use sukkal_storage::StoreUri;
 
 /// The URI of a store, which may contain a password.
 pub(super) const STORE: Rule = Rule::Other {

@@ -3,8 +3,8 @@
 
 use super::{ClientCertificate, Config, Redis, SignedUrl, Transport};
 use crate::auth::policy::{Overrides, Policy, Preset};
-use crate::domain::AuthStrategy;
-use crate::storage::StoreUri;
+use sukkal_domain::AuthStrategy;
+use sukkal_storage::StoreUri;
 
 impl Config {
     /// Returns a warning for each option that has no effect, or hardly one. `is_set` says whether

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::bind::{Bind, OPTIONAL_ADDRESS, optional};
-use crate::options::{Rule, options};
+use sukkal_domain::options::{Rule, options};
 
 options! {
     /// `[websocket]`: WebSockets.

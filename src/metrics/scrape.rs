@@ -9,8 +9,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::process::Process;
-use crate::domain::QueueId;
-use crate::storage::{DiskUsage, Load, PoolState, Processed};
+use sukkal_domain::QueueId;
+use sukkal_storage::{DiskUsage, Load, PoolState, Processed};
 
 /// The figures of the moment at which the metrics are requested.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,8 +15,8 @@ use super::subscription::{AttemptResult, Delivery, Outcome};
 use super::target::Target;
 use super::{follow_ups, notification};
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Attempt, MailTo, Message, MessageId, Subscriber, SubscriptionId};
-use crate::storage::ATTEMPT_DURATION_MAX;
+use sukkal_domain::{Attempt, MailTo, Message, MessageId, Subscriber, SubscriptionId};
+use sukkal_storage::ATTEMPT_DURATION_MAX;
 
 /// The status that ends a subscription.
 const GONE: u16 = 410;

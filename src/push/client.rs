@@ -29,10 +29,10 @@ use tracing::{info, warn};
 
 use super::connections::{CountingConnector, OpenConnections};
 use crate::broker::in_use::InUse;
-use crate::domain::address_rules::RefusedName;
-use crate::domain::{AddressRules, ProjectId, PushConfig, Subscriber};
-use crate::outbound;
-use crate::storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
+use sukkal_base::outbound;
+use sukkal_domain::address_rules::RefusedName;
+use sukkal_domain::{AddressRules, ProjectId, PushConfig, Subscriber};
+use sukkal_storage::{ATTEMPT_DURATION_MAX, Admission, Permit};
 
 /// Maximum time to resolve a name and to connect.
 const CONNECT_DURATION_MAX: Duration = Duration::from_secs(10);
@@ -327,7 +327,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::domain::mailto::MAILTO;
+    use sukkal_domain::mailto::MAILTO;
 
     fn rules() -> AddressRules {
         let (networks, ports) = (vec!["127.0.0.1".parse().unwrap()], vec!["1-65535".parse().unwrap()]);

@@ -20,7 +20,7 @@ use super::context::Context;
 use super::notification;
 use crate::api::wire::confirmation::confirmation_document;
 use crate::auth::signed_url::Signer;
-use crate::domain::{ConfirmationRequest, DeliveryOptions, ProjectId, Subscriber};
+use sukkal_domain::{ConfirmationRequest, DeliveryOptions, ProjectId, Subscriber};
 
 /// Pauses before the attempts to send a confirmation.
 const PAUSES: [Duration; 4] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30)];

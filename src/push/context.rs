@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Failure, SubscriberClient};
 use super::mail::Mailer;
 use crate::auth::Trusts;
-use crate::domain::AddressRules;
-use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
+use sukkal_base::memory_budget::MemoryBudget;
+use sukkal_domain::AddressRules;
 
 /// The client, the options and the metrics of all deliveries.
 pub(super) struct Context {

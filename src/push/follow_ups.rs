@@ -8,7 +8,7 @@ use super::subscription::Delivery;
 use super::target::Target;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::{Body, QueueName, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
+use sukkal_domain::{Body, QueueName, Revision, SubscriptionId, SubscriptionSettings, SubscriptionState};
 
 /// Posts a message whose retries are used up to the dead-letter queue of its subscription, if it
 /// has one and its author may still post. It may be repeated. What push itself has posted is not

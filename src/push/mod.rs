@@ -38,9 +38,9 @@ use self::mail::Mailer;
 use self::wake::Wake;
 use crate::auth::signed_url::Signer;
 use crate::broker::{self, Broker};
-use crate::domain::{MailConfig, PushConfig, QueueId};
-use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
+use sukkal_base::memory_budget::MemoryBudget;
+use sukkal_domain::{MailConfig, PushConfig, QueueId};
 
 /// Time after which a process acts on a signal that is meant for another one.
 const FALLBACK_AFTER: Duration = Duration::from_secs(1);

@@ -6,8 +6,8 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::signature;
 use crate::api::wire::notification;
-use crate::domain::delivery_options::PLACEHOLDER;
-use crate::domain::{DeliveryOptions, Message, QueueName, SigningKey, SubscriptionId};
+use sukkal_domain::delivery_options::PLACEHOLDER;
+use sukkal_domain::{DeliveryOptions, Message, QueueName, SigningKey, SubscriptionId};
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");

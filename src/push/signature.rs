@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use ring::signature::Ed25519KeyPair;
 use sha2::Sha256;
 
-use crate::domain::{SignatureAlgorithm, SigningKey};
+use sukkal_domain::{SignatureAlgorithm, SigningKey};
 
 /// Returns the value of `webhook-signature` for a notification with this id, time in seconds since
 /// 1970 and body. It has a signature of each key that is valid at that time.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{AddressRules, Author, DeliveryOptions, SigningKey, Subscriber, Subscription};
+use sukkal_domain::{AddressRules, Author, DeliveryOptions, SigningKey, Subscriber, Subscription};
 
 /// Whom an attempt calls, and how.
 pub(super) struct Target {

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::outbound;
+use sukkal_base::outbound;
 
 /// Maximum duration of one attempt to send spans.
 const TIMEOUT: Duration = Duration::from_secs(5);

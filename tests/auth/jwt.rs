@@ -227,7 +227,7 @@ async fn keys_can_be_in_a_file_which_is_read_again() {
 #[tokio::test]
 async fn a_configuration_that_accepts_no_token_is_refused() {
     let provider = StubProvider::start(Mood::Well);
-    let error = |change: fn(&mut sukkal::domain::JwtConfig)| {
+    let error = |change: fn(&mut sukkal_domain::JwtConfig)| {
         let mut config = provider.config();
         change(&mut config);
         Jwt::new(config).err().unwrap()

@@ -292,7 +292,7 @@ async fn errors_show_neither_tokens_nor_the_password() {
 #[tokio::test]
 async fn a_configuration_that_accepts_no_token_is_refused() {
     let stub = StubKeystone::start();
-    let error = |change: fn(&mut sukkal::domain::KeystoneConfig)| {
+    let error = |change: fn(&mut sukkal_domain::KeystoneConfig)| {
         let mut config = stub.config();
         change(&mut config);
         Keystone::new(config).err().unwrap()
@@ -300,7 +300,5 @@ async fn a_configuration_that_accepts_no_token_is_refused() {
 
     assert!(error(|config| config.auth_url.clear()).starts_with("keystone.auth_url is empty"));
     assert!(error(|config| config.username.clear()).starts_with("keystone.username is empty"));
-    assert!(
-        error(|config| config.password = sukkal::domain::Secret::new("")).starts_with("keystone.password is empty")
-    );
+    assert!(error(|config| config.password = sukkal_domain::Secret::new("")).starts_with("keystone.password is empty"));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sukkal::api::http::routes;
 use sukkal::app;
 use sukkal::config::Config;
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_storage::embedded::EmbeddedStore;
 
 use crate::push::LOCAL;
 use crate::push::endpoint::{Answer, Endpoint};

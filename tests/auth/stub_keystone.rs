@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::http::Method;
 use serde_json::{Value, json};
-use sukkal::domain::{KeystoneConfig, Secret};
+use sukkal_domain::{KeystoneConfig, Secret};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
-use sukkal::domain::{JwtAlgorithm, JwtConfig};
+use sukkal_domain::{JwtAlgorithm, JwtConfig};
 
 use super::stub::{Reply, Request, Stub};
 

@@ -15,9 +15,9 @@ use sukkal::app;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, Openness, TokenStrategy, TrustedProxies};
 use sukkal::config::Config;
-use sukkal::domain::ProjectId;
 use sukkal::metrics::ConnectionCounts;
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_domain::ProjectId;
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 

@@ -85,8 +85,8 @@ impl Stage {
         if let Some(redis) = &self.redis {
             let store = open_movable(&redis.url());
             for name in queues {
-                let project = sukkal::domain::ProjectId::new(PROJECT).unwrap();
-                let queue = sukkal::domain::QueueId::new(project, name.parse().unwrap()).unwrap();
+                let project = sukkal_domain::ProjectId::new(PROJECT).unwrap();
+                let queue = sukkal_domain::QueueId::new(project, name.parse().unwrap()).unwrap();
                 set_clock(&store, &queue, i64::try_from(time.as_micros()).unwrap()).await;
             }
             return;

@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use sukkal::api::wire::checksum::checksum;
 use sukkal::api::wire::json::JsonBody;
-use sukkal::domain::Body;
+use sukkal_domain::Body;
 
 use support::redis::child_command;
 

@@ -17,9 +17,9 @@ use sukkal::api::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, TokenStrategy};
 use sukkal::config::Config;
-use sukkal::domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN};
-use sukkal::domain::sharding::SHARDS_MAX;
-use sukkal::domain::{AuthStrategy, ClientIdRule};
+use sukkal_domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN};
+use sukkal_domain::sharding::SHARDS_MAX;
+use sukkal_domain::{AuthStrategy, ClientIdRule};
 
 use support::sukkal::Sukkal;
 

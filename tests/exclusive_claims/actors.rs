@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::QueueId;
+use sukkal_domain::QueueId;
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 use uuid::Uuid;

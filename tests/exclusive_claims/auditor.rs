@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::{Message, QueueId, Rank};
-use sukkal::storage::Listing;
+use sukkal_domain::{Message, QueueId, Rank};
+use sukkal_storage::Listing;
 use tokio::time::{sleep, timeout};
 
 use super::actors::{Role, TestContext};

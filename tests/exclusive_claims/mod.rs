@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::{sleep, timeout};
 
 use self::actors::{DRAINERS, PRODUCERS, TestContext, WORKERS, Work};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::{Maintenance, Schedule};
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::{Maintenance, Schedule};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

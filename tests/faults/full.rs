@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::{Maintenance, Schedule};
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::{Maintenance, Schedule};
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
 use super::stored::Stored;

@@ -2,7 +2,7 @@
 //! the store steps back. The other messages are as expired as before.
 
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 use super::gate::Gate;
 use crate::http::answered;

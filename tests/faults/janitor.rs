@@ -1,7 +1,7 @@
 //! The janitor reclaims expired messages in queues that no request uses.
 
 use serde_json::json;
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 use super::stored::Stored;
 use support::redis::RedisServer;

@@ -1,12 +1,12 @@
 //! Redis has executed a command for a subscription or a delivery, but its reply is lost: the
 //! repeated command has no second effect.
 
-use sukkal::domain::{
+use sukkal_domain::{
     Attempt, Metadata, NewSubscription, Progress, ProjectId, QueueId, SubscriptionId, SubscriptionSettings,
     SubscriptionState,
 };
-use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{
+use sukkal_storage::redis::RedisStore;
+use sukkal_storage::{
     DeliveryChange, DeliveryStore, QueueStore, SubscriptionChange, SubscriptionCreation, SubscriptionStore,
     SubscriptionUpdate,
 };
@@ -66,7 +66,7 @@ impl Scene {
 fn settings(subscriber: &str) -> SubscriptionSettings {
     SubscriptionSettings {
         subscriber: subscriber.to_owned(),
-        options: sukkal::domain::JsonObject::default(),
+        options: sukkal_domain::JsonObject::default(),
         confirmed: true,
         keys: Vec::new(),
         state: SubscriptionState::Active,

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::redis::RedisStore;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Duration, sleep};
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::sleep;
 
 use support::redis::RedisServer;

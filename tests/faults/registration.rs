@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{Metadata, ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
-use sukkal::storage::{Listing, Maintenance, MessageStore, QueueStore};
+use sukkal_domain::{Metadata, ProjectId, QueueId};
+use sukkal_storage::redis::RedisStore;
+use sukkal_storage::{Listing, Maintenance, MessageStore, QueueStore};
 use tokio::time::{sleep, timeout};
 
 use super::gate::Gate;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 use super::gate::Gate;
 use support::exposition::Exposition;

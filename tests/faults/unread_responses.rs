@@ -2,7 +2,7 @@
 //! The message is returned: at once, or when the time to accept the response is over.
 
 use serde_json::{Value, json};
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 

@@ -1,7 +1,7 @@
 //! Moves the queue's clock: forward, so that messages expire and become due, and back, which must
 //! not affect ranks.
 
-use sukkal::domain::QueueId;
+use sukkal_domain::QueueId;
 
 use super::actors::{LONG_TTL_S, PRODUCERS, RaceContext, Role, SHORT_TTL_S};
 use super::delays::Delays;

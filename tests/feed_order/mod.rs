@@ -21,8 +21,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::timeout;
 use uuid::Uuid;
 

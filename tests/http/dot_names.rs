@@ -2,8 +2,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::domain::{Metadata, ProjectId, QueueId, QueueKind, QueueName};
-use sukkal::storage::QueueStore;
+use sukkal_domain::{Metadata, ProjectId, QueueId, QueueKind, QueueName};
+use sukkal_storage::QueueStore;
 
 use super::subscriptions::{self, URI};
 use super::{Answer, INVALID_BODY, INVALID_QUEUE, INVALID_REQUEST, Project, answered, pick, refused};

@@ -2,7 +2,7 @@
 //! detailed stats.
 
 use serde_json::{Value, json};
-use sukkal::domain::{Sharding, Tenant};
+use sukkal_domain::{Sharding, Tenant};
 
 use super::warnings::warnings_of;
 use super::{

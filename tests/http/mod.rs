@@ -88,7 +88,7 @@ use std::sync::{Arc, Mutex, Weak};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 use uuid::Uuid;
 
 use support::redis::{RedisServer, shared_instance};

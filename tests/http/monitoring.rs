@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use serde_json::json;
 use sukkal::descriptors::connections_max;
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 use super::{Answer, answered, send};
 use support::events::Events;

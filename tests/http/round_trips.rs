@@ -1,9 +1,9 @@
 //! The number of store commands that a request needs.
 
 use futures::future::join_all;
-use sukkal::domain::{ClaimId, ProjectId, QueueId};
-use sukkal::storage::MessageStore;
-use sukkal::storage::redis::RedisStore;
+use sukkal_domain::{ClaimId, ProjectId, QueueId};
+use sukkal_storage::MessageStore;
+use sukkal_storage::redis::RedisStore;
 
 use super::*;
 use support::waiting::block_until;

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use sukkal::api::http::{Settings, WebSocketLimits, routes};
 use sukkal::api::wire::checksum::Checksums;
-use sukkal::domain::ClientIdRule;
+use sukkal_domain::ClientIdRule;
 
 use super::*;
 use support::events::Events;

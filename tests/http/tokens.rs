@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sukkal::domain::Token;
+use sukkal_domain::Token;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{sleep, timeout};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 use tempfile::TempDir;
 
 use super::view::{assert_equal, view_of, view_of_queue};

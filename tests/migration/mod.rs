@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use sukkal::push::client::SystemResolver;
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 
 use support::redis::child_command;
 use support::sukkal::MOVABLE_CLOCK;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::migration::{
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::migration::{
     Chunk, MigrationError, MigrationSource, MigrationTarget, migrate as migrate_store, verify_source,
 };
-use sukkal::storage::redis::import::RedisImport;
-use sukkal::storage::redis::{Clock, RedisUri};
-use sukkal::storage::{Check, Error};
+use sukkal_storage::redis::import::RedisImport;
+use sukkal_storage::redis::{Clock, RedisUri};
+use sukkal_storage::{Check, Error};
 use tempfile::TempDir;
 
 use super::workload::post;

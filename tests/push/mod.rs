@@ -15,8 +15,8 @@ mod signatures;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::embedded::EmbeddedStore;
 
 use self::endpoint::Endpoint;
 use support::redis::RedisServer;

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
 use sukkal::push::client::Resolver;
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::task::spawn_blocking;
 
 use super::endpoint::{Answer, Endpoint};

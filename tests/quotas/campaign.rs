@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId, Scope};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{Driver, Listing, Maintenance, QueueUsage, stored_bytes};
+use sukkal_domain::{ProjectId, QueueId, Scope};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::{Driver, Listing, Maintenance, QueueUsage, stored_bytes};
 use tokio::time::sleep;
 
 use super::{Answer, send};

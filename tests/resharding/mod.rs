@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sukkal::broker::Broker;
 use sukkal::config::Config;
-use sukkal::storage::Driver;
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::redis::RedisStore;
+use sukkal_storage::Driver;
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use self::round::{Round, Tally};

@@ -12,10 +12,10 @@ use sukkal::auth::{Caller, Client};
 use sukkal::broker::Broker;
 use sukkal::broker::claims::{ClaimRequest, Preference, TermDraft};
 use sukkal::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
-use sukkal::domain::{
+use sukkal_domain::{
     Body, Claim, ClientIdRule, Creation, Holding, MessageId, Metadata, ProjectId, QueueId, Shard, Taken, Tenant,
 };
-use sukkal::storage::{Driver, UpdateOutcome};
+use sukkal_storage::{Driver, UpdateOutcome};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -4,7 +4,7 @@
 //! because nothing sets a TLS provider for the whole process.
 
 use reqwest::{Client, ClientBuilder, IntoUrl, Response, Result};
-use sukkal::outbound::tls_config;
+use sukkal_base::outbound::tls_config;
 use tokio_rustls::rustls::RootCertStore;
 
 /// Returns the settings of a client.

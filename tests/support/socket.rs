@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use sukkal::outbound;
+use sukkal_base::outbound;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

@@ -10,13 +10,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sukkal::api::http;
 use sukkal::config::Config;
-use sukkal::domain::QueueId;
 use sukkal::metrics::ConnectionCounts;
 use sukkal::push::client::{Resolver, SystemResolver};
-use sukkal::storage::Driver;
-use sukkal::storage::embedded::EmbeddedStore;
-use sukkal::storage::redis::{Clock, RedisStore, RedisUri};
 use sukkal::{app, janitor};
+use sukkal_domain::QueueId;
+use sukkal_storage::Driver;
+use sukkal_storage::embedded::EmbeddedStore;
+use sukkal_storage::redis::{Clock, RedisStore, RedisUri};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 use tokio::time::sleep;

@@ -1,22 +1,32 @@
-//! Which file of `src` imports from which, read from `use` declarations outside tests.
+//! Which file imports from which, read from `use` declarations outside tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::files;
+use super::code;
 
-/// An imported path, such as `storage::redis::keys::Part`, without the leading `crate`.
+/// An imported path, such as `broker::queues` in the service and
+/// `sukkal_storage::redis::keys::Part` in a package below it.
 pub(super) type ImportedPath = Vec<String>;
 
-/// The module that a file of `src` is, such as `storage::redis::keys`.
+/// The root of the package that a file belongs to: nothing for the service.
+fn root_of(path: &Path) -> ImportedPath {
+    let package = path.strip_prefix("crates").ok().and_then(|path| path.iter().next());
+    package.map(|name| format!("sukkal_{}", name.to_str().unwrap())).into_iter().collect()
+}
+
+/// The module that a file is, such as `sukkal_storage::redis::keys`.
 pub(super) fn module_of(path: &Path) -> ImportedPath {
-    let path = path.strip_prefix("src").unwrap().with_extension("");
-    let mut module: ImportedPath = path.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    let root = root_of(path);
+    let folders = if root.is_empty() { 1 } else { 3 };
+    let parts = path.with_extension("");
+    let parts = parts.iter().skip(folders).map(|part| part.to_str().unwrap().to_owned());
+    let mut module: ImportedPath = root.into_iter().chain(parts).collect();
     module.pop_if(|name| ["mod", "lib", "main"].contains(&name.as_str()));
     module
 }
 
-/// The paths of this crate that a file imports, for itself or to export them again.
+/// The paths of the workspace that a file imports, for itself or to export them again.
 pub(super) fn imports_of(path: &Path, text: &str) -> BTreeSet<ImportedPath> {
     let module = module_of(path);
     // Unit tests stand at the end of a file.
@@ -31,7 +41,8 @@ pub(super) fn imports_of(path: &Path, text: &str) -> BTreeSet<ImportedPath> {
         for import in expanded(&tree.split_whitespace().collect::<String>()) {
             let mut names = import.split("::").map(str::to_owned).peekable();
             let mut base = match names.peek().map(String::as_str) {
-                Some("crate") => Vec::new(),
+                Some("crate") => root_of(path),
+                Some(name) if name.starts_with("sukkal_") => Vec::new(),
                 Some("self" | "super") => module.clone(),
                 // A module of this file.
                 Some(name) if text.contains(&format!("mod {name};")) => module.clone(),
@@ -74,7 +85,7 @@ fn expanded(tree: &str) -> Vec<String> {
 /// The files that each file imports from. A name that a module only exports again counts for the
 /// file that defines it.
 fn graph() -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
-    let sources = files("src", ".rs");
+    let sources = code();
     let modules: BTreeMap<ImportedPath, (&PathBuf, BTreeSet<ImportedPath>)> =
         sources.iter().map(|(path, text)| (module_of(path), (path, imports_of(path, text)))).collect();
     let targets = |path: &PathBuf, text: &str| {
@@ -93,6 +104,8 @@ fn defining_file(
     let again = imports.iter().find(|again| import.get(length).is_some_and(|name| again.last() == Some(name)));
     match again.filter(|again| *again != import) {
         Some(again) => defining_file(modules, again),
+        // Macros are exported from the root, where they are not defined.
+        None if length == 1 && path.ends_with("lib.rs") => None,
         None => Some((*path).clone()),
     }
 }
@@ -129,10 +142,11 @@ fn no_files_import_each_other_in_a_circle() {
 
 #[test]
 fn groups_of_imports_are_expanded() {
-    let text = "use crate::storage::{Error, redis::{keys, script::Script}};\nuse super::posts;\nuse std::fmt;\n";
+    let text = "use sukkal_storage::{Error, redis::{keys, script::Script}};\nuse super::posts;\nuse std::fmt;\n";
 
     let imports = imports_of(Path::new("src/api/http/mod.rs"), text);
 
-    let expected = ["api::posts", "storage::Error", "storage::redis::keys", "storage::redis::script::Script"];
+    let expected =
+        ["api::posts", "sukkal_storage::Error", "sukkal_storage::redis::keys", "sukkal_storage::redis::script::Script"];
     assert_eq!(imports.iter().map(|path| path.join("::")).collect::<Vec<_>>(), expected);
 }

@@ -10,7 +10,7 @@ use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::{Method, Request, StatusCode};
 use serde_json::Value;
-use sukkal::outbound;
+use sukkal_base::outbound;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

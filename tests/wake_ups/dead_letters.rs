@@ -9,7 +9,7 @@ use sukkal::auth::Caller;
 use sukkal::broker::Broker;
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
-use sukkal::domain::{Body, ClaimId, Metadata, NewClaim, QueueId, Term};
+use sukkal_domain::{Body, ClaimId, Metadata, NewClaim, QueueId, Term};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sukkal::broker::Broker;
 use sukkal::config::Config;
-use sukkal::storage::Driver;
-use sukkal::storage::embedded::EmbeddedStore;
-use sukkal::storage::redis::RedisStore;
+use sukkal_storage::Driver;
+use sukkal_storage::embedded::EmbeddedStore;
+use sukkal_storage::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use self::rounds::{Kind, TestQueue};

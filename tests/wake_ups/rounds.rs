@@ -8,11 +8,11 @@ use sukkal::auth::{Caller, Client};
 use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
 use sukkal::broker::{self, Broker};
-use sukkal::domain::{
+use sukkal_domain::{
     Body, Claim, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits,
     Revision, Term,
 };
-use sukkal::storage::{self, Driver, Post};
+use sukkal_storage::{Driver, Post};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -74,9 +74,12 @@ impl From<broker::Error> for Unavailable {
     }
 }
 
-impl From<storage::Error> for Unavailable {
-    fn from(error: storage::Error) -> Self {
-        assert!(matches!(error, storage::Error::Unavailable(_) | storage::Error::Overloaded), "{error:?}");
+impl From<sukkal_storage::Error> for Unavailable {
+    fn from(error: sukkal_storage::Error) -> Self {
+        assert!(
+            matches!(error, sukkal_storage::Error::Unavailable(_) | sukkal_storage::Error::Overloaded),
+            "{error:?}"
+        );
         Self
     }
 }

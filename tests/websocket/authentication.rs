@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal::domain::Token;
+use sukkal_domain::Token;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Error;
 

@@ -11,7 +11,7 @@ use futures::SinkExt;
 use serde_json::{Value, json};
 use sukkal::app;
 use sukkal::config::Config;
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::task::spawn_blocking;
 use tokio_tungstenite::tungstenite::Message;
 

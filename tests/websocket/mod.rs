@@ -22,7 +22,7 @@ use sukkal::api::http::{self, Service};
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::metrics::ConnectionCounts;
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;
 
 use support::socket::Socket;

@@ -8,8 +8,8 @@ use sukkal::auth::{Caller, Client};
 use sukkal::broker::Broker;
 use sukkal::broker::messages::MessageQuery;
 use sukkal::config::Config;
-use sukkal::domain::{ClientIdRule, ProjectId, QueueId};
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_domain::{ClientIdRule, ProjectId, QueueId};
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::time::Instant;
 use uuid::Uuid;
 

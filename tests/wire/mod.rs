@@ -11,9 +11,9 @@ use sukkal::api::wire::checksum::Checksums;
 use sukkal::api::wire::json::JsonBody;
 use sukkal::api::wire::messages::{self, ListDocument, PostedDocument};
 use sukkal::api::wire::view::View;
-use sukkal::domain::client::Poster;
-use sukkal::domain::message::Nonce;
-use sukkal::domain::{Body, ClaimId, Message, MessageId, Origin, ProjectId, QueueId, Rank, TraceContext};
+use sukkal_domain::client::Poster;
+use sukkal_domain::message::Nonce;
+use sukkal_domain::{Body, ClaimId, Message, MessageId, Origin, ProjectId, QueueId, Rank, TraceContext};
 
 /// Lengths on both sides of the sizes at which `MessagePack` needs more bytes for the length.
 const LENGTHS: [usize; 13] = [0, 1, 14, 15, 16, 17, 31, 32, 33, 255, 256, 65_535, 65_536];

@@ -6,7 +6,7 @@ use sukkal::api::Error;
 use sukkal::api::wire;
 use sukkal::api::wire::view::View;
 use sukkal::broker::messages::{Delay, Draft, TenantDraft};
-use sukkal::domain::{Body, Message, QueueId, Tenant};
+use sukkal_domain::{Body, Message, QueueId, Tenant};
 
 pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {
     let no_messages = || {

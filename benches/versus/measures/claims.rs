@@ -1,7 +1,7 @@
 //! Claims ten messages and deletes them, in an empty queue and after many claimed messages.
 
-use sukkal::domain::{ClaimId, ClientId, NewClaim, Taken, Term};
-use sukkal::storage::{ClaimStore, MessageStore};
+use sukkal_domain::{ClaimId, ClientId, NewClaim, Taken, Term};
+use sukkal_storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
 use crate::versus::contestants::{Contestant, NATIVE};

@@ -3,8 +3,8 @@
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::Metadata;
-use sukkal::storage::QueueStore;
+use sukkal_domain::Metadata;
+use sukkal_storage::QueueStore;
 use tokio::time::Instant;
 
 use super::{Pace, SMALL};

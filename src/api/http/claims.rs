@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::extract::{ClaimedMessage, INCLUDE_ORIGIN, INCLUDE_TRACE, LastSegment};
+use super::extract::{ClaimedMessage, INCLUDE_ORIGIN, INCLUDE_TRACE, LastSegment, Queue};
 use super::parameters::Parameters;
 use super::response;
 use super::route::{Route, route};
@@ -25,7 +25,7 @@ use crate::auth::Caller;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
 use crate::broker::{Action, Broker};
-use crate::domain::{Fence, QueueId, Taken, Warning, WithWarnings};
+use sukkal_domain::{Fence, Taken, Warning, WithWarnings};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
 pub(super) const BODY_BYTES_MAX: u64 = 65_536;
@@ -63,7 +63,7 @@ async fn create(
     State(Service { broker, settings, .. }): State<Service>,
     view: View,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     deliveries: PendingDeliveries,
     request: Request,
 ) -> Result<Response, Error> {
@@ -105,7 +105,7 @@ async fn create(
 async fn list(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
@@ -129,7 +129,7 @@ async fn get(
     State(broker): State<Broker>,
     view: View,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
@@ -144,7 +144,7 @@ async fn get(
 async fn renew(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     headers: HeaderMap,
     body: Body,
@@ -159,7 +159,7 @@ async fn renew(
 async fn return_message(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     ClaimedMessage(claim, id): ClaimedMessage,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
@@ -172,7 +172,7 @@ async fn return_message(
 async fn release(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
 ) -> Result<StatusCode, Error> {
     broker.release_claim(&caller, queue, &id).await?;

@@ -10,13 +10,16 @@ use crate::api::Error;
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::auth::Caller;
-use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::{QueueId, QueueKind};
+use sukkal_domain::queue_id::InvalidQueueId;
+use sukkal_domain::{QueueId, QueueKind};
 
 /// The query parameter that includes the origin of dead letters in responses.
 pub(super) const INCLUDE_ORIGIN: &str = "include_origin";
 /// The query parameter that includes the trace context of messages in responses.
 pub(super) const INCLUDE_TRACE: &str = "include_trace";
+
+/// The queue or topic that the path names.
+pub(super) struct Queue(pub(super) QueueId);
 
 /// Whether a request uses a pre-signed URL.
 pub(super) struct IsSigned(pub(super) bool);
@@ -45,12 +48,12 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for QueueId {
+impl<S: Sync> FromRequestParts<S> for Queue {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         let queue = parts.extensions.get().and_then(|context: &RequestContext| context.queue.clone());
-        queue.ok_or(Error::QueueId(InvalidQueueId::Name(QueueKind::Queue)))
+        queue.map(Self).ok_or(Error::QueueId(InvalidQueueId::Name(QueueKind::Queue)))
     }
 }
 

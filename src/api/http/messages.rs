@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::prefers_events;
-use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment};
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment, Queue};
 use super::middleware::identity::{CLIENT_ID, DURABILITY, IDEMPOTENCY_KEY};
 use super::middleware::outage::Outage;
 use super::parameters::Parameters;
@@ -29,9 +29,9 @@ use crate::auth::Caller;
 use crate::broker::messages::{Draft, Listed, MessageQuery, PostRequest, Posted, content_of};
 use crate::broker::undelivered::Undelivered;
 use crate::broker::{Action, Broker};
-use crate::domain::durability::InvalidDurability;
-use crate::domain::warning::{NameKind, of_unknown};
-use crate::domain::{Durability, IdempotencyKey, MessageId, QueueId, QueueKind, Scope, Taken, Warning, WithWarnings};
+use sukkal_domain::durability::InvalidDurability;
+use sukkal_domain::warning::{NameKind, of_unknown};
+use sukkal_domain::{Durability, IdempotencyKey, MessageId, QueueId, QueueKind, Scope, Taken, Warning, WithWarnings};
 
 /// Estimated size in bytes of the path of a message in a response. While a text is written, the
 /// buffer needs space for six times its length.
@@ -92,7 +92,7 @@ const fn delete_parameters(kind: QueueKind) -> Parameters {
 async fn post(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     request: Request,
 ) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_messages_post_size;
@@ -156,7 +156,7 @@ async fn list(
     view: View,
     IsSigned(is_signed): IsSigned,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     request: Request,
 ) -> Result<Response, Error> {
     let view = view.of_feed(is_signed);
@@ -265,7 +265,7 @@ async fn get(
     view: View,
     IsSigned(is_signed): IsSigned,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
@@ -280,7 +280,7 @@ async fn get(
 async fn delete(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
@@ -294,7 +294,7 @@ async fn pop_or_delete(
     State(Service { broker, settings, .. }): State<Service>,
     view: View,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     deliveries: PendingDeliveries,

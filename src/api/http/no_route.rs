@@ -5,7 +5,7 @@ use axum::http::Uri;
 
 use super::service::{Service, Settings};
 use crate::api::Error;
-use crate::domain::warning::nearest;
+use sukkal_domain::warning::nearest;
 
 /// What follows `/v2/` in the paths of the API.
 const RESOURCES: [&str; 12] = [

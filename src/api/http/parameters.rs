@@ -1,8 +1,8 @@
 //! The query parameters that have a meaning for a request, and warnings about others.
 
 use crate::api::wire::query::{self, CREDENTIALS};
-use crate::domain::Warning;
-use crate::domain::warning::{NameKind, UnknownNames};
+use sukkal_domain::Warning;
+use sukkal_domain::warning::{NameKind, UnknownNames};
 
 /// The parameters with several values, which may be repeated.
 const LISTS: [&str; 2] = ["ids", "claim_ids"];

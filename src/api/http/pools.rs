@@ -18,7 +18,7 @@ use crate::api::wire::query::Query;
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::domain::WithWarnings;
+use sukkal_domain::WithWarnings;
 
 pub(super) fn routes(has_pools: bool) -> Vec<Route> {
     if !has_pools {

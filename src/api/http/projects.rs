@@ -12,7 +12,7 @@ use crate::api::wire::links;
 use crate::api::wire::query::Query;
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 const PATH: &str = "/v2/projects";
 

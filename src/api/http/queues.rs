@@ -12,6 +12,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use super::content_negotiation::has_content_type;
+use super::extract::Queue;
 use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, path_of, route, sentence_of};
@@ -25,9 +26,9 @@ use crate::api::wire::{self, body, json, links, metadata_patch, paths};
 use crate::auth::Caller;
 use crate::broker::queues::{ListedQueue, QueueQuery};
 use crate::broker::{self, Action, Broker};
-use crate::domain::queue_id::InvalidQueueId;
-use crate::domain::warning::{UNKNOWN_NAMES_MAX, nearest};
-use crate::domain::{Creation, JsonObject, Metadata, QueueId, QueueKind, Warning, WithWarnings};
+use sukkal_domain::queue_id::InvalidQueueId;
+use sukkal_domain::warning::{UNKNOWN_NAMES_MAX, nearest};
+use sukkal_domain::{Creation, JsonObject, Metadata, QueueKind, Warning, WithWarnings};
 
 /// Maximum number of metadata filters of a list.
 const FILTERS_MAX: usize = 16;
@@ -129,7 +130,7 @@ async fn list(
 async fn create(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -149,7 +150,7 @@ async fn create(
 }
 
 /// Returns a queue's metadata with all defaults, whether the queue exists or not.
-async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+async fn get(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
     let WithWarnings { value: metadata, warnings } = broker.get_queue(&caller, &queue).await?;
     Ok((Warnings(warnings), Json(metadata)).into_response())
 }
@@ -158,7 +159,7 @@ async fn get(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Re
 async fn update(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -185,7 +186,7 @@ async fn update(
 async fn stats(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let detailed = Query::parse(query.as_deref()).boolean("detailed")?;
@@ -198,7 +199,7 @@ async fn stats(
 async fn purge(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
     body: Body,
@@ -224,13 +225,13 @@ async fn purge(
 
 /// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it
 /// does not exist.
-async fn pause(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+async fn pause(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
     let paused = broker.pause_queue(&caller, queue).await?;
     Ok((StatusCode::NO_CONTENT, Warnings(paused.warnings), ()).into_response())
 }
 
 /// Resumes a paused queue. Resuming any other queue has no effect.
-async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+async fn resume(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
     broker.resume_queue(&caller, queue.clone()).await?;
     let missing = broker.missing_queue(&caller, Action::ResumeQueue, &queue).await;
     Ok((StatusCode::NO_CONTENT, Warnings(missing), ()).into_response())
@@ -241,7 +242,7 @@ async fn resume(State(broker): State<Broker>, caller: Caller, queue: QueueId) ->
 async fn move_to_pool(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Error> {
@@ -251,7 +252,7 @@ async fn move_to_pool(
 }
 
 /// Deletes a queue with its messages and claims. Deleting an unknown queue has no effect.
-async fn delete(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<StatusCode, Error> {
+async fn delete(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<StatusCode, Error> {
     broker.delete_queue(&caller, queue).await?;
     Ok(StatusCode::NO_CONTENT)
 }

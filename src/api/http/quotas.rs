@@ -12,7 +12,7 @@ use crate::api::Error;
 use crate::api::wire::{body, quotas};
 use crate::auth::Caller;
 use crate::broker::Broker;
-use crate::domain::QuotaOverrides;
+use sukkal_domain::QuotaOverrides;
 
 /// Maximum size in bytes of a body with quotas.
 const BODY_BYTES_MAX: u64 = 4_096;

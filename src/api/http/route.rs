@@ -20,8 +20,8 @@ use crate::api::Error;
 macro_rules! path_of {
     ($kind:expr, $below:literal) => {
         match $kind {
-            $crate::domain::QueueKind::Queue => concat!("/v2/queues/{queue_name}", $below),
-            $crate::domain::QueueKind::Topic => concat!("/v2/topics/{topic_name}", $below),
+            ::sukkal_domain::QueueKind::Queue => concat!("/v2/queues/{queue_name}", $below),
+            ::sukkal_domain::QueueKind::Topic => concat!("/v2/topics/{topic_name}", $below),
         }
     };
 }
@@ -29,8 +29,8 @@ macro_rules! path_of {
 macro_rules! sentence_of {
     ($kind:expr, $end:literal) => {
         match $kind {
-            $crate::domain::QueueKind::Queue => concat!("Queue", $end),
-            $crate::domain::QueueKind::Topic => concat!("Topic", $end),
+            ::sukkal_domain::QueueKind::Queue => concat!("Queue", $end),
+            ::sukkal_domain::QueueKind::Topic => concat!("Topic", $end),
         }
     };
 }

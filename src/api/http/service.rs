@@ -14,10 +14,10 @@ use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
 use crate::authentication::Authenticator;
 use crate::broker::Broker;
-use crate::domain::{ClientIdRule, ProjectId, WebOrigins};
-use crate::memory_budget::MemoryBudget;
 use crate::metrics::Metrics;
 use crate::telemetry::Tracer;
+use sukkal_base::memory_budget::MemoryBudget;
+use sukkal_domain::{ClientIdRule, ProjectId, WebOrigins};
 
 /// Maximum size in bytes of the received parts of all request bodies in progress.
 const REQUEST_BODIES_BYTES_MAX: usize = 96 << 20;

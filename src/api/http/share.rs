@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, Method};
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use super::extract::Queue;
 use super::middleware::outage::Outage;
 use super::response::Json;
 use super::route::{Route, path_of, route};
@@ -16,7 +17,7 @@ use super::service::Service;
 use crate::api::Error;
 use crate::api::wire::{self, body};
 use crate::auth::Caller;
-use crate::domain::{QueueId, QueueKind};
+use sukkal_domain::QueueKind;
 
 pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
     vec![route(path_of!(kind, "/share")).on(Method::POST, Outage::StoreState, share)]
@@ -26,7 +27,7 @@ pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
 async fn share(
     State(service): State<Service>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Error> {

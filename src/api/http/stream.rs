@@ -23,8 +23,8 @@ use crate::api::Error;
 use crate::api::wire::messages::{MessageDocument, documents_bytes};
 use crate::api::wire::view::View;
 use crate::broker::feed::Feed;
-use crate::domain::Message;
-use crate::memory_budget::{MemoryBudget, MemoryShare};
+use sukkal_base::memory_budget::{MemoryBudget, MemoryShare};
+use sukkal_domain::Message;
 
 /// The media type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";

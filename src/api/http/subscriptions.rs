@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::extract::{IsSignedForPath, LastSegment, SecondToLastSegment};
+use super::extract::{IsSignedForPath, LastSegment, Queue, SecondToLastSegment};
 use super::middleware::authentication::presented_token;
 use super::parameters::Parameters;
 use super::response;
@@ -25,7 +25,7 @@ use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::subscriptions::{ConfirmedBy, Subscribed};
 use crate::broker::{self, Action, Broker};
-use crate::domain::{QueueId, QueueKind, Warning, WithWarnings};
+use sukkal_domain::{QueueKind, Warning, WithWarnings};
 
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
 const LIST_BYTES: usize = 8_192;
@@ -75,7 +75,7 @@ pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
 async fn list(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
@@ -103,7 +103,7 @@ async fn list(
 async fn create(
     State(Service { broker, settings, .. }): State<Service>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -128,7 +128,7 @@ async fn create(
 async fn get(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     RawQuery(query): RawQuery,
 ) -> Result<Json<subscriptions::SubscriptionDocument>, Error> {
@@ -141,7 +141,7 @@ async fn get(
 async fn update(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     uri: Uri,
     headers: HeaderMap,
@@ -157,7 +157,7 @@ async fn update(
 async fn confirm(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     SecondToLastSegment(id): SecondToLastSegment,
     IsSignedForPath(is_signed): IsSignedForPath,
     request: Request,
@@ -174,7 +174,7 @@ async fn confirm(
 async fn delete(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
 ) -> Result<StatusCode, Error> {
     broker.delete_subscription(&caller, queue, &id).await?;
@@ -185,7 +185,7 @@ async fn delete(
 async fn attempts(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     SecondToLastSegment(id): SecondToLastSegment,
 ) -> Result<Json<Value>, Error> {
     Ok(Json(subscriptions::attempts_document(&broker.list_attempts(&caller, &queue, &id).await?)))
@@ -195,7 +195,7 @@ async fn attempts(
 async fn pause(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     SecondToLastSegment(id): SecondToLastSegment,
 ) -> Result<StatusCode, Error> {
     broker.pause_subscription(&caller, queue, &id).await?;
@@ -206,7 +206,7 @@ async fn pause(
 async fn resume(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     SecondToLastSegment(id): SecondToLastSegment,
 ) -> Result<StatusCode, Error> {
     broker.resume_subscription(&caller, queue, &id).await?;
@@ -218,7 +218,7 @@ async fn resume(
 async fn redeliver(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     SecondToLastSegment(id): SecondToLastSegment,
     headers: HeaderMap,
     body: Body,

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::extract::LastSegment;
+use super::extract::{LastSegment, Queue};
 use super::response::Json;
 use super::route::{Route, route};
 use super::warnings::Warnings;
@@ -17,7 +17,6 @@ use crate::api::wire::{body, tasks};
 use crate::auth::Caller;
 use crate::broker::tasks::RedriveRequest;
 use crate::broker::{Action, Broker};
-use crate::domain::QueueId;
 
 /// Maximum size in bytes of a body that starts a redrive. It holds the ids of a page at most.
 const BODY_BYTES_MAX: u64 = 65_536;
@@ -38,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
 async fn redrive(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -52,7 +51,7 @@ async fn redrive(
 }
 
 /// Returns the running task of a queue and those that ended last, the newest first.
-async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> Result<Response, Error> {
+async fn list(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
     let tasks = broker.list_tasks(&caller, &queue).await?;
     let mut warnings = Vec::new();
     if tasks.is_empty() {
@@ -65,7 +64,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId) -> R
 async fn get(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
 ) -> Result<Json<Value>, Error> {
     Ok(Json(tasks::document(&broker.get_task(&caller, &queue, &id).await?)))
@@ -75,7 +74,7 @@ async fn get(
 async fn delete(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
 ) -> Result<StatusCode, Error> {
     broker.delete_task(&caller, queue, &id).await?;

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponseParts, ResponseParts};
 
-use crate::domain::Warning;
+use sukkal_domain::Warning;
 
 pub(super) const WARNING: &str = "sukkal-warning";
 /// Maximum number of warnings of a response.

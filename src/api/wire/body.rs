@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::api::Error;
-use crate::memory_budget::BudgetExceeded;
+use sukkal_base::memory_budget::BudgetExceeded;
 
 /// The kinds of errors of a chunked body that the HTTP library cannot decode.
 const MALFORMED: [io::ErrorKind; 2] = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];

@@ -150,7 +150,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::domain::Body;
+    use sukkal_domain::Body;
 
     fn python(value: &Value) -> String {
         String::from_utf8(dumps(value).unwrap()).unwrap()

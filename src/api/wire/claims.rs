@@ -11,7 +11,7 @@ use super::paths;
 use super::view::View;
 use crate::api::Error;
 use crate::broker::claims::{Preference, TermDraft};
-use crate::domain::{Claim, ClaimId, ClaimSummary, QueueId, Shard, Tenant, WithWarnings};
+use sukkal_domain::{Claim, ClaimId, ClaimSummary, QueueId, Shard, Tenant, WithWarnings};
 
 /// The fields of a body that creates or renews a claim.
 pub const TERM_FIELDS: [&str; 2] = ["ttl", "grace"];

@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::paths;
 use crate::auth::signed_url::{Expiry, InvalidSignedUrl, SignedUrl, Signer};
-use crate::domain::{ConfirmationKind, ConfirmationRequest};
+use sukkal_domain::{ConfirmationKind, ConfirmationRequest};
 
 /// The method that confirms a subscription.
 const METHOD: &str = "PUT";
@@ -57,7 +57,7 @@ pub fn confirmation_document(
 mod tests {
 
     use super::*;
-    use crate::domain::{ProjectId, QueueId, Secret, SubscriptionId};
+    use sukkal_domain::{ProjectId, QueueId, Secret, SubscriptionId};
 
     #[test]
     fn the_document_allows_exactly_the_confirmation_until_it_expires() {
@@ -69,7 +69,7 @@ mod tests {
             queue: queue.clone(),
             subscription,
             subscriber: "http://a.example".to_owned(),
-            options: crate::domain::JsonObject::default(),
+            options: sukkal_domain::JsonObject::default(),
             keys: Vec::new(),
             kind: ConfirmationKind::Subscription,
             valid_s: 3600,

@@ -6,7 +6,7 @@ use super::json::unknown_fields;
 use super::pools::{missing, parse_object, refuse_unknown, wrong};
 use crate::api::Error;
 use crate::broker::flavors::FlavorPools;
-use crate::domain::{PoolName, WithWarnings};
+use sukkal_domain::{PoolName, WithWarnings};
 
 /// The path of all flavors.
 pub const PATH: &str = "/v2/flavors";

@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use super::{headers, json, messages};
 use crate::api::Error;
 use crate::broker::messages::Draft;
-use crate::domain::msgpack::{self, Converted, Reader, Token};
-use crate::domain::warning::{NameKind, UnknownNames};
-use crate::domain::{JsonObject, Warning, WithWarnings};
+use sukkal_domain::msgpack::{self, Converted, Reader, Token};
+use sukkal_domain::warning::{NameKind, UnknownNames};
+use sukkal_domain::{JsonObject, Warning, WithWarnings};
 
 /// The `MessagePack` of an empty object.
 const EMPTY_OBJECT: &[u8] = &[0x80];

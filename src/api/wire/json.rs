@@ -6,10 +6,10 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
 use crate::api::Error;
-use crate::domain::msgpack::{self, Converted, Reader, Token};
-use crate::domain::warning::{NameKind, of_unknown};
-use crate::domain::{self, Body, Warning};
-use crate::text::{is_utf_16, without_mark};
+use sukkal_base::text::{is_utf_16, without_mark};
+use sukkal_domain::msgpack::{self, Converted, Reader, Token};
+use sukkal_domain::warning::{NameKind, of_unknown};
+use sukkal_domain::{Body, Warning};
 
 /// Minimum number of digits of an integer that does not fit into 64 signed bits.
 const OVERSIZED_DIGITS_MIN: usize = 19;
@@ -117,7 +117,7 @@ pub fn unknown_fields(fields: &Map<String, Value>, known: &[&'static str]) -> Ve
 
 /// Returns the integer in a field of a document.
 pub fn integer(field: &str, value: &Value) -> Result<i64, Error> {
-    domain::integer::integer(value)
+    sukkal_domain::integer::integer(value)
         .ok_or_else(|| Error::Body(format!("The value of the \"{field}\" field must be a int.")))
 }
 

@@ -14,9 +14,9 @@ use super::state::StateDocument;
 use super::view::{OriginDocument, View};
 use crate::api::Error;
 use crate::broker::messages::{Delay, Draft, TenantDraft};
-use crate::domain::msgpack::{Reader, Token};
-use crate::domain::warning::{NameKind, UnknownNames, of_unknown};
-use crate::domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant, WithWarnings};
+use sukkal_domain::msgpack::{Reader, Token};
+use sukkal_domain::warning::{NameKind, UnknownNames, of_unknown};
+use sukkal_domain::{Body, ClaimId, Message, MessageId, Order, QueueId, Tenant, WithWarnings};
 
 /// Maximum number of ids in a `Location` header. Clients and proxies refuse long headers.
 const LOCATION_IDS_MAX: usize = 100;

@@ -10,11 +10,11 @@ use thiserror::Error;
 
 use super::json;
 use crate::api;
-use crate::domain::json_object::{TooComplex, VALUES_MAX};
-use crate::domain::metadata::SHOWN_KEYS;
-use crate::domain::msgpack::{Reader, Token, extent};
-use crate::domain::warning::{NameKind, UnknownNames};
-use crate::domain::{JsonObject, Metadata, WithWarnings};
+use sukkal_domain::json_object::{TooComplex, VALUES_MAX};
+use sukkal_domain::metadata::SHOWN_KEYS;
+use sukkal_domain::msgpack::{Reader, Token, extent};
+use sukkal_domain::warning::{NameKind, UnknownNames};
+use sukkal_domain::{JsonObject, Metadata, WithWarnings};
 
 /// The media types that a PATCH request may have: that of Zaqar, and that of RFC 6902.
 pub const MEDIA_TYPES: [&str; 2] = ["application/openstack-messaging-v2.0-json-patch", "application/json-patch+json"];

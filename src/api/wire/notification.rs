@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::json::JsonBody;
-use crate::domain::{DeliveryOptions, Message, QueueName, SubscriptionId};
+use sukkal_domain::{DeliveryOptions, Message, QueueName, SubscriptionId};
 
 /// The document of a message for its subscribers.
 #[derive(Debug, Serialize)]

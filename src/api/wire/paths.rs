@@ -1,6 +1,6 @@
 //! The paths of queues and topics.
 
-use crate::domain::{QueueKind, QueueName};
+use sukkal_domain::{QueueKind, QueueName};
 
 /// Returns the path of all queues, or of all topics.
 #[must_use]

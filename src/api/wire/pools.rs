@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::json::{self, unknown_fields};
 use crate::api::Error;
 use crate::broker::pools::PoolChange;
-use crate::domain::{FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName, WithWarnings};
+use sukkal_domain::{FlavorName, POOL_OPTIONS_BYTES_MAX, Pool, PoolName, WithWarnings};
 
 /// The path of all pools.
 pub const PATH: &str = "/v2/pools";

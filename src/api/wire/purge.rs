@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::json;
 use crate::api::Error;
-use crate::domain::{Warning, WithWarnings};
+use sukkal_domain::{Warning, WithWarnings};
 
 /// The field with the kinds of resources that a purge deletes.
 pub const RESOURCE_TYPES: &str = "resource_types";

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::json;
 use crate::api::Error;
 use crate::broker::quotas::{QuotaSettings, Usage};
-use crate::domain::quotas::QUOTA_MAX;
-use crate::domain::{Quota, QuotaOverrides};
+use sukkal_domain::quotas::QUOTA_MAX;
+use sukkal_domain::{Quota, QuotaOverrides};
 
 /// Parses `{"requests_per_second": 100, …}`. All fields are optional. An unknown field is an error,
 /// because a project with a misspelled quota would have no limit.

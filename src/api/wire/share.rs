@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::{json, paths};
 use crate::api::Error;
 use crate::auth::signed_url::{Expiry, InvalidSignedUrl, SignedUrl};
-use crate::domain::{QueueId, QueueKind};
+use sukkal_domain::{QueueId, QueueKind};
 
 const KEYS: [&str; 3] = ["methods", "expires", "paths"];
 

@@ -5,7 +5,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::api::Error;
 use crate::broker::messages::Since;
-use crate::domain::Rank;
+use sukkal_domain::Rank;
 
 const NOW: &str = "now";
 const NANOS_IN_MICRO: i128 = 1_000;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::timestamp::timestamp;
-use crate::domain::{ClientId, Message, MessageState};
+use sukkal_domain::{ClientId, Message, MessageState};
 
 const MICROS_PER_SECOND: u64 = 1_000_000;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::messages;
 use super::timestamp::timestamp;
-use crate::domain::{Details, Holding, Message, QueueId, Shard, Stats, Summary, Tenant};
+use sukkal_domain::{Details, Holding, Message, QueueId, Shard, Stats, Summary, Tenant};
 
 /// Returns the number of messages of a queue. `oldest` and `newest` are present only if the queue
 /// has messages.

@@ -10,7 +10,7 @@ use super::{json, since};
 use crate::api::Error;
 use crate::broker::messages::{MessageQuery, Since};
 use crate::broker::subscriptions::{RedeliveryRequest, Subscribed, SubscriptionRequest};
-use crate::domain::{
+use sukkal_domain::{
     Attempt, JsonObject, MessageId, QueueId, Scope, Subscription, SubscriptionId, SubscriptionState,
     SubscriptionStatus, Warning, WithWarnings, delivery_options,
 };

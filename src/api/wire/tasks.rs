@@ -7,7 +7,7 @@ use super::paths;
 use super::timestamp::timestamp;
 use crate::api::Error;
 use crate::broker::tasks::RedriveRequest;
-use crate::domain::{QueueId, Task, TaskId, TaskState};
+use sukkal_domain::{QueueId, Task, TaskId, TaskState};
 
 /// Parses `{"to": …, "ids": […], "limit": …, "per_second": …}`. All fields are optional. An unknown
 /// field is an error, because a redrive without a misspelled `limit` would move everything.

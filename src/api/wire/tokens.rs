@@ -7,7 +7,7 @@ use super::json;
 use super::links::Link;
 use super::timestamp::timestamp;
 use crate::api::Error;
-use crate::domain::{ProjectId, Token, TokenDraft, TokenId, TokenRecord};
+use sukkal_domain::{ProjectId, Token, TokenDraft, TokenId, TokenRecord};
 
 /// The path of all tokens.
 pub const PATH: &str = "/v2/tokens";

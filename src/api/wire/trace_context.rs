@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
-use crate::domain::TraceContext;
+use sukkal_domain::TraceContext;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::checksum::Checksums;
-use crate::domain::{ClaimId, Message, Origin, TraceContext};
+use sukkal_domain::{ClaimId, Message, Origin, TraceContext};
 
 /// The optional parts that are included, as the configuration and the request say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

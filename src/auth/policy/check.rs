@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::auth::Client;
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 /// A condition that a client meets or not.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ pub use self::rule::{Preset, Rule};
 
 use self::check::Check;
 use super::Client;
-use crate::domain::warning::nearest;
+use sukkal_domain::warning::nearest;
 
 /// Decides about the operations that clients ask for.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,7 @@ impl Default for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ClientIdRule, ProjectId};
+    use sukkal_domain::{ClientIdRule, ProjectId};
 
     fn client(roles: &[&str]) -> Client {
         let id = ClientIdRule::Text(1..=9).parse("me").unwrap();

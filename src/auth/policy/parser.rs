@@ -10,7 +10,7 @@
 use thiserror::Error;
 
 use super::check::Check;
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 /// Maximum length of a rule, in characters.
 const RULE_CHARS_MAX: usize = 1000;

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value};
 
 use crate::auth::Identity;
-use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
-use crate::domain::{JwtConfig, ProjectId};
+use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
+use sukkal_domain::{JwtConfig, ProjectId};
 
 /// What the claims of a token prove if its signature is valid.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::JwtAlgorithm;
+    use sukkal_domain::JwtAlgorithm;
 
     const NOW_S: u64 = 1_700_000_000;
 

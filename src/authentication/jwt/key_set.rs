@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::token::Token;
-use crate::domain::JwtAlgorithm;
+use sukkal_domain::JwtAlgorithm;
 
 /// Maximum number of keys of an issuer.
 const KEYS_MAX: usize = 256;

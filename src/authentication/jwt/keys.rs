@@ -17,8 +17,8 @@ use super::token::Token;
 use crate::auth::AuthenticationError;
 use crate::authentication::outage::Outage;
 use crate::broker::cached::Cached;
-use crate::outbound::json_client::{ANSWER_DURATION_MAX, Failure, JsonClient};
-use crate::text;
+use sukkal_base::outbound::json_client::{ANSWER_DURATION_MAX, Failure, JsonClient};
+use sukkal_base::text;
 
 /// Age at which keys are fetched again, so that removed keys are not accepted for long.
 const REFRESH_AGE: Duration = Duration::from_secs(300);

@@ -20,7 +20,7 @@ use self::keys::{Keys, Source};
 use self::token::Token;
 use crate::auth::{AuthenticationError, Identity};
 use crate::authentication::token::TokenStrategy;
-use crate::domain::JwtConfig;
+use sukkal_domain::JwtConfig;
 
 /// Maximum size of a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;

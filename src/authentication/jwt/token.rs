@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-use crate::domain::JwtAlgorithm;
+use sukkal_domain::JwtAlgorithm;
 
 /// The types of tokens that give access. Others, such as those for a logout, are for other
 /// purposes.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::document::{TokenDocument, login};
 use crate::auth::AuthenticationError;
-use crate::domain::KeystoneConfig;
-use crate::outbound::json_client::{Answer, Failure, JsonClient};
+use sukkal_base::outbound::json_client::{Answer, Failure, JsonClient};
+use sukkal_domain::KeystoneConfig;
 
 /// Maximum number of descriptions of tokens that were not valid before that are requested at the
 /// same time.

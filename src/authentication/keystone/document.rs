@@ -10,8 +10,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::auth::{AuthenticationError, Identity};
-use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
-use crate::domain::{KeystoneConfig, ProjectId};
+use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
+use sukkal_domain::{KeystoneConfig, ProjectId};
 
 /// The description of a token.
 #[derive(Debug, Deserialize)]

@@ -18,7 +18,7 @@ use super::lookups::{Bounds, Lookups, Outcome};
 use super::outage::Outage;
 use super::token::TokenStrategy;
 use crate::auth::{AuthenticationError, Identity};
-use crate::domain::KeystoneConfig;
+use sukkal_domain::KeystoneConfig;
 
 /// Maximum time to validate a token, with all requests to Keystone.
 const VALIDATION_DURATION_MAX: Duration = Duration::from_secs(10);

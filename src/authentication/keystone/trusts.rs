@@ -17,8 +17,8 @@ use super::client::{KeystoneClient, LATE, OWN_TOKEN, RENEWAL_TIME, issued_token,
 use super::document::user_login;
 use crate::auth::{AuthenticationError, Identity, Trusts};
 use crate::authentication::lookups::{Bounds, Lookups};
-use crate::domain::{ProjectId, Secret};
-use crate::outbound::json_client::Answer;
+use sukkal_base::outbound::json_client::Answer;
+use sukkal_domain::{ProjectId, Secret};
 
 /// Maximum time to create, use or delete a trust, with all requests to Keystone.
 const DURATION_MAX: Duration = Duration::from_secs(10);

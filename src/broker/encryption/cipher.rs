@@ -14,8 +14,8 @@ use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
 use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::domain::{PoolName, PoolUri, ProjectId};
-use crate::storage::{SealedUriError, UriCipher};
+use sukkal_domain::{PoolName, PoolUri, ProjectId};
+use sukkal_storage::{SealedUriError, UriCipher};
 
 const KEY_ID_BYTES: usize = 8;
 const NONCE_BYTES: usize = 12;

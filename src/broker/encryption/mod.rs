@@ -20,10 +20,10 @@ pub use self::cipher::Cipher;
 use self::cipher::Failure;
 use super::Error;
 use super::access::AdmittedStore;
-use crate::domain::metadata::InvalidMetadata;
-use crate::domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
 use crate::request_id::with_current_span;
-use crate::storage::{Listing, Page, Popped, UriCipher};
+use sukkal_domain::metadata::InvalidMetadata;
+use sukkal_domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
+use sukkal_storage::{Listing, Page, Popped, UriCipher};
 
 /// Encrypts and decrypts with the key of this process, if it has one.
 pub(super) struct Encryption {

@@ -8,8 +8,8 @@
 
 use super::Cipher;
 use super::cipher::Failure;
-use crate::domain::{Body, QueueId, QueueName};
-use crate::storage::{Driver, Error, NameRange, QueueListing, StoredBody, UriCipher};
+use sukkal_domain::{Body, QueueId, QueueName};
+use sukkal_storage::{Driver, Error, NameRange, QueueListing, StoredBody, UriCipher};
 
 /// Maximum number of passes. More are needed only if a process goes on encrypting with another key.
 const PASSES_MAX: u32 = 10;
@@ -170,9 +170,9 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use crate::domain::{Pool, PoolUri};
-    use crate::storage::embedded::EmbeddedStore;
-    use crate::storage::{PoolList, PoolStore, StoredPool};
+    use sukkal_domain::{Pool, PoolUri};
+    use sukkal_storage::embedded::EmbeddedStore;
+    use sukkal_storage::{PoolList, PoolStore, StoredPool};
 
     #[tokio::test]
     async fn the_uris_of_pools_are_encrypted_with_the_first_key() {

@@ -1,7 +1,7 @@
 //! The content of a post, by which a repetition of the post is recognized.
 
 use super::{Delay, Draft, TenantDraft};
-use crate::domain::msgpack;
+use sukkal_domain::msgpack;
 
 /// Returns the content of a post with these messages. It does not depend on how the messages were
 /// written: on white space and escapes, on the order of the keys of objects, or on the encoding.

@@ -2,8 +2,8 @@
 
 use crate::auth::Caller;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{ClaimId, MessageId, QueueId, Warning, WithWarnings};
-use crate::storage::DeleteOutcome;
+use sukkal_domain::{ClaimId, MessageId, QueueId, Warning, WithWarnings};
+use sukkal_storage::DeleteOutcome;
 
 impl Broker {
     /// Deletes the message with this id, if it exists. Deleting a claimed message requires its

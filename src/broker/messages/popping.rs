@@ -10,7 +10,7 @@ use crate::broker::encryption::DecryptedPop;
 use crate::broker::range::check_range;
 use crate::broker::undelivered::{ReturnGuard, Undelivered};
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{ClaimId, Message, QueueId, Taken};
+use sukkal_domain::{ClaimId, Message, QueueId, Taken};
 
 /// How long a pop waits until messages that cannot be decrypted are restored.
 const RESTORE_WAIT_MAX: Duration = Duration::from_secs(2);

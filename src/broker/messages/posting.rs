@@ -9,12 +9,12 @@ use crate::broker::access::{AdmittedStore, require_client};
 use crate::broker::quotas::PostLimits;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::limits::MESSAGE_TTL_S_MIN;
-use crate::domain::{
+use sukkal_domain::limits::MESSAGE_TTL_S_MIN;
+use sukkal_domain::{
     Body, ClientId, Durability, IdempotencyKey, MessageId, Metadata, NewMessage, Origin, Queue, QueueId, QueueKind,
     ShardAssignment, Sharding, Tenant, TraceContext, Warning, WithWarnings,
 };
-use crate::storage::{self, Post, PostOutcome, Weight};
+use sukkal_storage::{Post, PostOutcome, Weight};
 
 /// Maximum number of attempts of a post whose queue changes at the same time.
 const ATTEMPTS_MAX: usize = 32;
@@ -163,7 +163,7 @@ impl Broker {
                 PostOutcome::KeyReused => return Err(Error::OtherContent),
             }
         }
-        Err(storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
+        Err(sukkal_storage::Error::Unavailable(format!("queue {queue} changes too often")).into())
     }
 
     async fn try_to_post(

@@ -8,8 +8,8 @@ use crate::auth::Caller;
 use crate::broker::access::{Access, AdmittedStore};
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Message, MessageId, Order, QueueId, Rank, Scope, Warning};
-use crate::storage::{Listing, Page};
+use sukkal_domain::{Message, MessageId, Order, QueueId, Rank, Scope, Warning};
+use sukkal_storage::{Listing, Page};
 
 /// A query for messages of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

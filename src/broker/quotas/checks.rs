@@ -10,7 +10,7 @@ use tracing::debug;
 use crate::auth::Caller;
 use crate::broker::access::{AdmittedStore, Resource};
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{ProjectId, QueueId, Quota};
+use sukkal_domain::{ProjectId, QueueId, Quota};
 
 /// Pause between two readings of the list of quotas. A change takes effect within five seconds,
 /// also if the store is slow.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::limits::Quotas;
 use crate::broker::Error;
-use crate::domain::{ProjectId, Quota};
+use sukkal_domain::{ProjectId, Quota};
 
 /// Counts things of one kind by project.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use ahash::HashMap;
 use super::rates::Rates;
 use super::usage_cache::UsageCache;
 use crate::broker::Error;
-use crate::domain::{ProjectId, Quota, QuotaConfig, QuotaLimits, QuotaOverrides};
-use crate::storage::{QuotaList, QuotaVersion};
+use sukkal_domain::{ProjectId, Quota, QuotaConfig, QuotaLimits, QuotaOverrides};
+use sukkal_storage::{QuotaList, QuotaVersion};
 
 /// The quotas of all projects.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 use super::checks::is_limited;
 use crate::auth::Caller;
 use crate::broker::{Broker, Error};
-use crate::domain::{Body, NewMessage, ProjectId, QueueLimits, Quota, TraceContext};
-use crate::storage::stored_bytes;
+use sukkal_domain::{Body, NewMessage, ProjectId, QueueLimits, Quota, TraceContext};
+use sukkal_storage::stored_bytes;
 
 /// The limits of one post.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ahash::HashMap;
 
-use crate::domain::{ProjectId, Quota};
+use sukkal_domain::{ProjectId, Quota};
 
 /// Approximate maximum of the memory for buckets, in bytes.
 const BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::broker::access::require_client;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{ProjectId, QuotaLimits, QuotaOverrides};
+use sukkal_domain::{ProjectId, QuotaLimits, QuotaOverrides};
 
 /// The quotas of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]

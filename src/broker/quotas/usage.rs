@@ -10,9 +10,9 @@ use super::usage_cache::{MEASURED_AGAIN_AFTER, Measurement};
 use crate::auth::Caller;
 use crate::broker::access::{AdmittedStore, require_client};
 use crate::broker::{Action, Broker, Error};
-use crate::domain::quotas::PerQuota;
-use crate::domain::{ProjectId, QueueName, Quota, QuotaLimits};
-use crate::storage::QueueUsage;
+use sukkal_domain::quotas::PerQuota;
+use sukkal_domain::{ProjectId, QueueName, Quota, QuotaLimits};
+use sukkal_storage::QueueUsage;
 
 /// How long a request waits for a measurement.
 const MEASUREMENT_WAIT_MAX: Duration = Duration::from_secs(2);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use quick_cache::sync::Cache;
 
 use crate::broker::cached::Cached;
-use crate::domain::ProjectId;
-use crate::storage::QueueUsage;
+use sukkal_domain::ProjectId;
+use sukkal_storage::QueueUsage;
 
 /// Age at which the usage of the queues of a project is measured again.
 pub(super) const MEASURED_AGAIN_AFTER: Duration = Duration::from_secs(1);

@@ -8,13 +8,13 @@ use super::mail;
 use crate::auth::Caller;
 use crate::broker::access::Access;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::mail_rules::InvalidMail;
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{
+use sukkal_domain::mail_rules::InvalidMail;
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::{
     ConfirmationKind, DeliveryOptions, DeliveryRequest, NumberedRequest, Progress, QueueId, SigningKey, Subscriber,
     SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState, SubscriptionStatus, Warning,
 };
-use crate::storage::{self, SubscriptionChange, SubscriptionUpdate};
+use sukkal_storage::{SubscriptionChange, SubscriptionUpdate};
 
 /// Time for which a replaced key signs notifications too, in seconds.
 const ROTATION_S: u64 = 24 * 3600;
@@ -219,7 +219,7 @@ impl Broker {
                     SubscriptionUpdate::SubscriberTaken(_) => return Err(Error::subscriber_taken()),
                 }
             }
-            Err(storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
+            Err(sukkal_storage::Error::Unavailable(format!("subscription {id} changes too often")).into())
         })
         .await
     }
@@ -277,12 +277,12 @@ pub(super) fn add_request(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::SignatureAlgorithm;
+    use sukkal_domain::SignatureAlgorithm;
 
     fn settings() -> SubscriptionSettings {
         SubscriptionSettings {
             subscriber: String::new(),
-            options: crate::domain::JsonObject::default(),
+            options: sukkal_domain::JsonObject::default(),
             confirmed: false,
             keys: Vec::new(),
             state: SubscriptionState::Active,

@@ -13,10 +13,10 @@ use crate::broker::connected::{ConnectedSubscriptions, Registration};
 use crate::broker::feed::Feed;
 use crate::broker::messages::MessageQuery;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{DeliveryOptions, Metadata, QueueId, SubscriptionDraft, SubscriptionId};
-use crate::memory_budget::MemoryShare;
-use crate::storage::Watch;
+use sukkal_base::memory_budget::MemoryShare;
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::{DeliveryOptions, Metadata, QueueId, SubscriptionDraft, SubscriptionId};
+use sukkal_storage::Watch;
 
 /// A subscription of a connection. It ends when `end` is dropped, or before.
 pub struct ConnectedSubscription {

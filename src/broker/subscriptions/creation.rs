@@ -8,12 +8,12 @@ use crate::auth::Caller;
 use crate::broker::access::AdmittedStore;
 use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::{
     ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Quota, Rank, Secret, SigningKey,
     Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
-use crate::storage::{self, SubscriptionCreation};
+use sukkal_storage::SubscriptionCreation;
 
 /// A request for a new subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -151,7 +151,7 @@ impl Broker {
                 }
             }
         }
-        Err(storage::Error::Unavailable(format!("queue {queue} is deleted too often")).into())
+        Err(sukkal_storage::Error::Unavailable(format!("queue {queue} is deleted too often")).into())
     }
 }
 
@@ -165,9 +165,9 @@ mod tests {
     use crate::auth::Client;
     use crate::broker::subscriptions::ConfirmedBy;
     use crate::broker::test_options::{limits, push_config};
-    use crate::domain::{AddressRules, ClientIdRule, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
     use crate::metrics::Metrics;
-    use crate::storage::embedded::EmbeddedStore;
+    use sukkal_domain::{AddressRules, ClientIdRule, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
+    use sukkal_storage::embedded::EmbeddedStore;
 
     fn broker(require_confirmation: bool) -> Broker {
         let addresses = AddressRules::new(Vec::new(), vec!["80".parse().unwrap()], vec!["http".to_owned()]);

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::broker::messages::Since;
 use crate::broker::{Broker, Error};
-use crate::domain::{ConfirmationKind, ConfirmationRequest, QueueId, SubscriptionId, SubscriptionSettings};
+use sukkal_domain::{ConfirmationKind, ConfirmationRequest, QueueId, SubscriptionId, SubscriptionSettings};
 
 /// Maximum number of attempts to create a subscription of a queue that others delete at the same
 /// time, or to change one that others change.

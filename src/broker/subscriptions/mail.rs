@@ -1,9 +1,9 @@
 //! Subscriptions whose messages are sent by mail: what the operator allows, and who must confirm.
 
 use crate::broker::{Broker, Error};
-use crate::domain::mail_rules::InvalidMail;
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{DeliveryOptions, MailRules, MailTo, Subscriber, Subscription};
+use sukkal_domain::mail_rules::InvalidMail;
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::{DeliveryOptions, MailRules, MailTo, Subscriber, Subscription};
 
 impl Broker {
     /// Returns whether a subscriber gets messages only after it has confirmed its subscription.

@@ -4,8 +4,8 @@ use super::lookup::no_subscription;
 use crate::auth::Caller;
 use crate::broker::range::check_range;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
-use crate::storage::{SubscriptionPage, unless_unreadable};
+use sukkal_domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
+use sukkal_storage::{SubscriptionPage, unless_unreadable};
 
 /// Maximum size of the options in a page, in bytes. Those of a single subscription may be larger.
 const PAGE_BYTES_MAX: usize = 512 << 10;
@@ -120,7 +120,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::domain::{Revision, SubscriptionSettings, SubscriptionState};
+    use sukkal_domain::{Revision, SubscriptionSettings, SubscriptionState};
 
     fn subscription(number: u8, option_bytes: usize) -> Subscription {
         let options = Map::from_iter([("a".to_owned(), json!("x".repeat(option_bytes)))]);

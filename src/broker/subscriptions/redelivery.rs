@@ -5,7 +5,7 @@ use super::lookup::check_since;
 use crate::auth::Caller;
 use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
-use crate::domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus, Warning, WithWarnings};
+use sukkal_domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus, Warning, WithWarnings};
 
 /// Maximum number of ids in a request.
 const IDS_MAX: usize = 100;

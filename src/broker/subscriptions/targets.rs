@@ -3,7 +3,7 @@
 
 use crate::auth::{Caller, Client};
 use crate::broker::{Broker, Error};
-use crate::domain::{Author, DeliveryOptions};
+use sukkal_domain::{Author, DeliveryOptions};
 
 impl Broker {
     /// Succeeds if the caller may name the queues that these options name. Returns the caller as

@@ -7,10 +7,10 @@ use tracing::warn;
 
 use crate::auth::{AuthenticationError, Caller};
 use crate::broker::{Broker, Error, StoreError};
-use crate::domain::subscriber::InvalidSubscriber;
-use crate::domain::subscription::TRUST_ID;
-use crate::domain::subscription_draft::InvalidSubscription;
-use crate::domain::{JsonObject, Secret, Subscriber};
+use sukkal_domain::subscriber::InvalidSubscriber;
+use sukkal_domain::subscription::TRUST_ID;
+use sukkal_domain::subscription_draft::InvalidSubscription;
+use sukkal_domain::{JsonObject, Secret, Subscriber};
 
 impl Broker {
     /// Creates a trust of the caller for a new subscription, if its subscriber needs one. Adds its

@@ -16,8 +16,8 @@ use super::Error;
 use super::access::{Access, AdmittedStore};
 use super::quotas::{ConcurrencyLimit, Quotas};
 use super::range::check_range;
-use crate::domain::{Limits, QueueId, Quota, Rank, Scope, Taken};
-use crate::storage::{Listing, Page, Watch};
+use sukkal_domain::{Limits, QueueId, Quota, Rank, Scope, Taken};
+use sukkal_storage::{Listing, Page, Watch};
 
 /// The requests of this process that wait.
 pub(super) struct Waiting {

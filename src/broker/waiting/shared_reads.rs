@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use crate::broker::access::Access;
-use crate::domain::{QueueId, Rank, Scope};
-use crate::storage::{Error, Listing, Page};
+use sukkal_domain::{QueueId, Rank, Scope};
+use sukkal_storage::{Error, Listing, Page};
 
 /// A query that readers can share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

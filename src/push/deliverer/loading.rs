@@ -8,15 +8,15 @@ use tokio::time::Instant;
 use super::subscribers::Managed;
 use super::{Deliverer, POLICY_INTERVAL, Stop};
 use crate::broker::Error;
-use crate::domain::retry_policy::PolicySetting;
-use crate::domain::{
+use crate::push::subscription::SubscriptionDeliveries;
+use crate::push::target::Target;
+use sukkal_base::memory_budget::BudgetExceeded;
+use sukkal_domain::retry_policy::PolicySetting;
+use sukkal_domain::{
     DeliveryOptions, DeliveryRequest, JsonObject, MessageId, NumberedRequest, Rank, RetryPolicy, Subscription,
     SubscriptionId, SubscriptionState, SubscriptionStatus,
 };
-use crate::memory_budget::BudgetExceeded;
-use crate::push::subscription::SubscriptionDeliveries;
-use crate::push::target::Target;
-use crate::storage::unless_unreadable;
+use sukkal_storage::unless_unreadable;
 
 /// Maximum number of subscriptions that are read at a time.
 const SUBSCRIPTIONS_PER_PAGE: usize = 20;

@@ -27,10 +27,10 @@ use super::follow_ups;
 use super::wake::Wake;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
-use crate::domain::retry_policy::PolicySetting;
-use crate::domain::{Rank, SubscriptionId, SubscriptionState};
 use crate::metrics::Share;
-use crate::storage::{ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
+use sukkal_domain::retry_policy::PolicySetting;
+use sukkal_domain::{Rank, SubscriptionId, SubscriptionState};
+use sukkal_storage::{ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, FeedState, LeaseFence};
 
 /// Shortest pause before something is tried again that could not be done.
 const PAUSE_MIN: Duration = Duration::from_millis(2);

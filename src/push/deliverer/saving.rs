@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 
 use super::{Deliverer, RENEWAL_INTERVAL, SAVE_INTERVAL, Stop};
-use crate::domain::Retry;
-use crate::storage::{DELIVERY_LEASE_DURATION, DeliveryChange};
+use sukkal_domain::Retry;
+use sukkal_storage::{DELIVERY_LEASE_DURATION, DeliveryChange};
 
 /// Maximum number of subscriptions whose changes are saved in one step of the store, and maximum
 /// size of the messages in them, in bytes. A single change may be larger.

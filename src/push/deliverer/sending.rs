@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::{Deliverer, Stop, Subscribers};
 use crate::api::wire::notification::is_wanted;
-use crate::domain::{Message, Rank, SubscriptionId, SubscriptionState};
 use crate::push::attempt::{self, Finished};
+use sukkal_domain::{Message, Rank, SubscriptionId, SubscriptionState};
 
 /// Number of messages that are read at a time.
 const MESSAGES_PER_READ: usize = 64;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::{SubscriptionId, SubscriptionState};
-use crate::memory_budget::MemoryShare;
 use crate::push::subscription::SubscriptionDeliveries;
 use crate::push::target::Target;
+use sukkal_base::memory_budget::MemoryShare;
+use sukkal_domain::{SubscriptionId, SubscriptionState};
 
 /// A subscription and what its attempts need.
 pub(super) struct Managed {

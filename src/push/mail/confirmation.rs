@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::domain::{ConfirmationKind, ConfirmationRequest, MailConfig};
+use sukkal_domain::{ConfirmationKind, ConfirmationRequest, MailConfig};
 
 /// All characters that have a meaning in a query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

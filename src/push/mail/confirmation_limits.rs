@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::{MailTo, ProjectId};
+use sukkal_domain::{MailTo, ProjectId};
 
 /// The time in which mails are counted.
 const PERIOD: Duration = Duration::from_secs(3_600);

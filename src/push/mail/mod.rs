@@ -14,7 +14,7 @@ use self::confirmation::Texts;
 use self::confirmation_limits::ConfirmationLimits;
 use self::smtp::SmtpClient;
 use super::client::{Failure, Response};
-use crate::domain::{
+use sukkal_domain::{
     ConfirmationRequest, DeliveryOptions, MailConfig, MailRules, MailTo, MessageId, QueueName, SubscriptionId,
 };
 

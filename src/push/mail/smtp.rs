@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::stream::SmtpStream;
-use crate::domain::{MailConfig, MailEncryption};
-use crate::outbound;
 use crate::push::client::{Failure, Response, printable, trusted_certificates};
-use crate::storage::ATTEMPT_DURATION_MAX;
+use sukkal_base::outbound;
+use sukkal_domain::{MailConfig, MailEncryption};
+use sukkal_storage::ATTEMPT_DURATION_MAX;
 
 /// Maximum time to resolve the name of the server and to connect.
 const CONNECT_DURATION_MAX: Duration = Duration::from_secs(10);

@@ -150,7 +150,7 @@ mod tests {
     use tokio_rustls::rustls::RootCertStore;
 
     use super::*;
-    use crate::outbound;
+    use sukkal_base::outbound;
 
     /// Returns why TLS does not begin at a server that says this at once and after each line.
     async fn refusal(replies: &'static [&'static str]) -> String {

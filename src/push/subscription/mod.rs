@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::{
+use sukkal_domain::{
     Attempt, DeliveryOptions, Message, MessageId, Progress, Rank, Retry, RetryPolicy, Subscription, SubscriptionState,
 };
-use crate::storage::{DeliveryChange, FeedState};
+use sukkal_storage::{DeliveryChange, FeedState};
 
 /// Time after which messages that were read but not sent are read again, because they may have been
 /// deleted.

@@ -1,9 +1,9 @@
 //! Tests of the state machine.
 
 use super::*;
-use crate::domain::client::Poster;
-use crate::domain::message::Nonce;
-use crate::domain::{Body, ProjectId, QueueId, Revision, SubscriptionId, SubscriptionSettings};
+use sukkal_domain::client::Poster;
+use sukkal_domain::message::Nonce;
+use sukkal_domain::{Body, ProjectId, QueueId, Revision, SubscriptionId, SubscriptionSettings};
 
 const DISABLE_AFTER: Duration = Duration::from_secs(3_600);
 const SUBSCRIBER: &str = "http://a.example/";

@@ -3,7 +3,7 @@
 use futures::{StreamExt, stream};
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::domain::Token;
+use sukkal_domain::Token;
 
 use super::{Audited, REFUSALS_MAX, request_id};
 use crate::auth::matrix::{Benches, CONCURRENCY, ENVIRONMENT, EndedTokens, ROLES, Row, read_table};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
 use serde_json::json;
-use sukkal::domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
-use sukkal::storage::{Arrival, Destinations, Error, LeaseFence, MovedBatch, QueueEpoch, RedriveStep};
+use sukkal_domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
+use sukkal_storage::{Arrival, Destinations, Error, LeaseFence, MovedBatch, QueueEpoch, RedriveStep};
 use tokio::sync::Notify;
 use uuid::Uuid;
 

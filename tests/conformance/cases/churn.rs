@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sukkal::domain::{Metadata, Revision};
+use sukkal_domain::{Metadata, Revision};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
 use support::random::{Random, seed};
@@ -106,8 +106,8 @@ async fn existing(subject: &Subject) -> Vec<String> {
 }
 
 pub(in crate::conformance) async fn a_queue_created_and_deleted_concurrently_never_repeats_a_rank(subject: &Subject) {
-    use sukkal::domain::Creation;
-    use sukkal::storage::PostOutcome;
+    use sukkal_domain::Creation;
+    use sukkal_storage::PostOutcome;
 
     let seed = seed();
     let queue = subject.id("q");

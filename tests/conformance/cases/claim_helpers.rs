@@ -1,7 +1,7 @@
 //! Helpers for cases on claims: claim, show, renew, release, and list with the claimed messages.
 
-use sukkal::domain::{Claim, ClaimId, ClientId, Fence, MessageId, NewClaim, NewMessage, QueueId, Scope, Term};
-use sukkal::storage::{DeleteOutcome, Listing};
+use sukkal_domain::{Claim, ClaimId, ClientId, Fence, MessageId, NewClaim, NewMessage, QueueId, Scope, Term};
+use sukkal_storage::{DeleteOutcome, Listing};
 
 use crate::conformance::support::subject::{Subject, client, ids_of};
 

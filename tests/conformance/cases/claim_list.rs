@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{Claim, ClaimId, ClaimSummary, NewClaim, QueueId, Term};
+use sukkal_domain::{Claim, ClaimId, ClaimSummary, NewClaim, QueueId, Term};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::ClaimId;
-use sukkal::storage::DeleteOutcome;
+use sukkal_domain::ClaimId;
+use sukkal_storage::DeleteOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sukkal::domain::ClaimId;
+use sukkal_domain::ClaimId;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, fresh_project, ids_of, messages, queue_id};
 
@@ -182,7 +182,7 @@ pub(in crate::conformance) async fn a_renewal_restarts_the_ttl_and_the_age(subje
     subject.advance(&queue, Duration::from_secs(50)).await;
     let aged = subject.get_claim(&queue, claim.id).await.expect("it is live");
     assert!((50..55).contains(&aged.age_s), "{} s old", aged.age_s);
-    assert_eq!(subject.delete_with_claim(&queue, ids[1], Some(claim.id)).await, sukkal::storage::DeleteOutcome::Done);
+    assert_eq!(subject.delete_with_claim(&queue, ids[1], Some(claim.id)).await, sukkal_storage::DeleteOutcome::Done);
 
     assert_eq!(subject.renew(&queue, claim.id, 100, 60).await, Some(claim.fence));
 

@@ -1,8 +1,8 @@
 //! Concurrent posts, which a store may execute together: each has its own outcome.
 
 use futures::future::join_all;
-use sukkal::domain::{IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits, Revision};
-use sukkal::storage::{Error, Post, PostOutcome};
+use sukkal_domain::{IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits, Revision};
+use sukkal_storage::{Error, Post, PostOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, bodies_of, client, message, messages};
 

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sukkal::domain::{ClaimId, MessageId, QueueId};
-use sukkal::storage::DeleteOutcome;
+use sukkal_domain::{ClaimId, MessageId, QueueId};
+use sukkal_storage::DeleteOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
 use support::random::{Random, seed};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal::domain::{Creation, Message, MessageId, Origin, QueueId};
-use sukkal::storage::DeleteOutcome;
+use sukkal_domain::{Creation, Message, MessageId, Origin, QueueId};
+use sukkal_storage::DeleteOutcome;
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
 use support::waiting::until_some;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::{MessageId, NewMessage, QueueId, Scope};
-use sukkal::storage::{Listing, Page};
+use sukkal_domain::{MessageId, NewMessage, QueueId, Scope};
+use sukkal_storage::{Listing, Page};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages, metadata};
 use support::random::{Random, seed};

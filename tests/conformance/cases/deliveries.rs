@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{
+use sukkal_domain::{
     ATTEMPTS_KEPT, MessageId, NewMessage, NewSubscription, Origin, Progress, QueueId, Rank, SubscriptionId,
     SubscriptionSettings, SubscriptionState, TraceContext,
 };
-use sukkal::storage::{DeliveryChange, FeedState};
+use sukkal_storage::{DeliveryChange, FeedState};
 use uuid::Uuid;
 
 use super::delivery_helpers::{attempt, delivered, expiring_subscription, retry, settings, subscription};

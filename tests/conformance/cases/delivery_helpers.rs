@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Map, json};
-use sukkal::domain::{
+use sukkal_domain::{
     Attempt, Message, NewSubscription, Progress, QueueId, Rank, Retry, Subscription, SubscriptionId,
     SubscriptionSettings, SubscriptionState, SubscriptionStatus,
 };
-use sukkal::storage::{
+use sukkal_storage::{
     DeliveryChange, DeliverySignal, FeedState, LeaseFence, SubscriptionChange, SubscriptionCreation, SubscriptionUpdate,
 };
 use tokio::sync::broadcast::Receiver;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{NewMessage, SubscriptionId};
-use sukkal::storage::LeaseFence;
+use sukkal_domain::{NewMessage, SubscriptionId};
+use sukkal_storage::LeaseFence;
 
 use super::delivery_helpers::{LEASE_OVER, attempt, delivered, expiring_subscription, retry, settings, subscription};
 use crate::conformance::support::subject::{LONG_S, Subject, message, messages};

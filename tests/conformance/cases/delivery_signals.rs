@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{NewMessage, QueueId};
+use sukkal_domain::{NewMessage, QueueId};
 
 use super::delivery_helpers::{LEASE_OVER, settings, subscription};
 use super::redrives::all_to;

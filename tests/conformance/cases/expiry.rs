@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{MessageId, NewMessage, QueueId};
+use sukkal_domain::{MessageId, NewMessage, QueueId};
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
 

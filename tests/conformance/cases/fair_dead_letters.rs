@@ -1,7 +1,7 @@
 //! Dead letters that leave fair queues, and dead letters that enter them.
 
 use serde_json::json;
-use sukkal::domain::{Message, QueueId, Sharding, Tenant};
+use sukkal_domain::{Message, QueueId, Sharding, Tenant};
 
 use super::fair_helpers::{TTL_S, in_shard, pick};
 use crate::conformance::support::subject::{Subject, client, ids_of};

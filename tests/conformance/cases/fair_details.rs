@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sukkal::domain::{QueueId, Tenant};
-use sukkal::storage::Popped;
+use sukkal_domain::{QueueId, Tenant};
+use sukkal_storage::Popped;
 
 use super::fair_helpers::{TTL_S, assignment, counts, for_assignment, in_shard, later};
 use crate::conformance::support::subject::{LONG_S, Subject, messages};

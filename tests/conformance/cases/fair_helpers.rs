@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sukkal::domain::{
+use sukkal_domain::{
     Claim, Creation, Details, Holding, MessageId, NewClaim, NewMessage, QueueId, Shard, ShardAssignment, Tenant, Term,
 };
-use sukkal::storage::{Listing, Page, UpdateOutcome};
+use sukkal_storage::{Listing, Page, UpdateOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, metadata};
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{MessageId, QueueId};
-use sukkal::storage::ClaimOutcome;
+use sukkal_domain::{MessageId, QueueId};
+use sukkal_storage::ClaimOutcome;
 
 use super::fair_helpers::{TTL_S, assignment, for_assignment, in_shard, later, pick};
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, metadata};
@@ -148,13 +148,13 @@ pub(in crate::conformance) async fn restored_messages_have_their_old_shard_and_p
 pub(in crate::conformance) async fn expired_and_deleted_messages_leave_their_shard(subject: &Subject) {
     let queue = subject.fair_queue("q", 8).await;
     let short = crate::conformance::support::subject::message(100, 0);
-    let short = |shard| sukkal::domain::NewMessage { assignment: in_shard(shard).assignment, ..short.clone() };
+    let short = |shard| sukkal_domain::NewMessage { assignment: in_shard(shard).assignment, ..short.clone() };
     subject.post(&queue, &[short(1), short(2), later(short(2), 50), short(3)]).await;
     let ids = subject.post_into(&queue, &[1, 2, 3, 3]).await;
     let claim = subject.claim_from(&queue, &[3], 9).await.expect("a message is available");
     assert_eq!(subject.holdings(&queue).await.0, [(1, [2, 0, 0]), (2, [2, 1, 0]), (3, [0, 0, 3])]);
 
-    assert_eq!(subject.delete_claimed(&queue, &ids[2..3], &[claim.id]).await, sukkal::storage::DeleteOutcome::Done);
+    assert_eq!(subject.delete_claimed(&queue, &ids[2..3], &[claim.id]).await, sukkal_storage::DeleteOutcome::Done);
     subject.delete_messages(&queue, &ids[1..2]).await;
     assert_eq!(subject.holdings(&queue).await.0, [(1, [2, 0, 0]), (2, [1, 1, 0]), (3, [0, 0, 2])]);
     subject.release(&queue, claim.id).await;

@@ -1,7 +1,7 @@
 //! Preferred shards of a claim: served first while they have messages, but with a bound, so that no
 //! other shard starves.
 
-use sukkal::storage::PREFERRED_IN_A_ROW_MAX;
+use sukkal_storage::PREFERRED_IN_A_ROW_MAX;
 
 use super::fair_helpers::{TTL_S, in_shard, later, pick};
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};

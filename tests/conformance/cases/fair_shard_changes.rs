@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::QueueId;
-use sukkal::storage::ClaimOutcome;
+use sukkal_domain::QueueId;
+use sukkal_storage::ClaimOutcome;
 
 use super::fair_helpers::{TTL_S, assert_same, in_shard, later, named, pick};
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sukkal::domain::{Body, MessageId, NewMessage, QueueId};
+use sukkal_domain::{Body, MessageId, NewMessage, QueueId};
 use uuid::Uuid;
 
 use super::fair_helpers::{TTL_S, assignment, for_assignment, in_shard, later, pick};

@@ -1,7 +1,7 @@
 //! Reading the feed by marker: no message is skipped or repeated, whatever happens to the messages
 //! near the marker.
 
-use sukkal::domain::MessageId;
+use sukkal_domain::MessageId;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sukkal::domain::Fence;
+use sukkal_domain::Fence;
 
 use crate::conformance::support::subject::{LONG_S, Subject, messages};
 

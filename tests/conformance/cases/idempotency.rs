@@ -1,8 +1,8 @@
 //! Idempotency keys: a repeated post stores its messages once.
 
 use futures::future::join_all;
-use sukkal::domain::{ClientId, IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits};
-use sukkal::storage::{Post, PostOutcome};
+use sukkal_domain::{ClientId, IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits};
+use sukkal_storage::{Post, PostOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
 

@@ -1,7 +1,7 @@
 //! Large messages: a response is limited in bytes, so it contains fewer messages, and none is lost.
 
-use sukkal::domain::{Body, ClaimId, MessageId, NewClaim, NewMessage, Order, QueueId, Term};
-use sukkal::storage::Listing;
+use sukkal_domain::{Body, ClaimId, MessageId, NewClaim, NewMessage, Order, QueueId, Term};
+use sukkal_storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{Message, MessageId, QueueId};
+use sukkal_domain::{Message, MessageId, QueueId};
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
 
@@ -68,7 +68,7 @@ pub(in crate::conformance) async fn a_renewal_extends_the_messages_again(subject
     let ids = subject.post(&queue, &messages(60, 2)).await;
     let claim = subject.claim_for(&queue, 2, 100, 60).await.expect("both are available");
     assert_eq!(claim.messages[0].ttl_s, 160);
-    assert_eq!(subject.delete_with_claim(&queue, ids[1], Some(claim.id)).await, sukkal::storage::DeleteOutcome::Done);
+    assert_eq!(subject.delete_with_claim(&queue, ids[1], Some(claim.id)).await, sukkal_storage::DeleteOutcome::Done);
 
     for _ in 0..5 {
         subject.advance(&queue, Duration::from_secs(90)).await;

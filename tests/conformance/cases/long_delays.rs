@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{MessageId, NewMessage, QueueId, Scope};
-use sukkal::storage::Listing;
+use sukkal_domain::{MessageId, NewMessage, QueueId, Scope};
+use sukkal_storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata};
 

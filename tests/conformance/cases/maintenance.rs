@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::QueueId;
+use sukkal_domain::QueueId;
 
 use crate::conformance::support::subject::{LONG_S, Subject, fresh_project, messages, metadata, queue_id};
 

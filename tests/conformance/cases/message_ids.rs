@@ -1,8 +1,8 @@
 //! Message ids: an id matches only its own message, not one with a neighboring rank and none of
 //! another queue.
 
-use sukkal::domain::message::Nonce;
-use sukkal::domain::{MessageId, QueueId, Rank};
+use sukkal_domain::message::Nonce;
+use sukkal_domain::{MessageId, QueueId, Rank};
 
 use crate::conformance::support::subject::{LONG_S, Subject, fresh_project, messages, queue_id};
 

@@ -37,7 +37,7 @@ pub(in crate::conformance) async fn a_list_and_a_get_return_the_same_message(sub
     let listed = subject.list(&queue, None, 20).await;
     let got = subject.get_messages(&queue, &ids).await;
 
-    let parts = |read: &[sukkal::domain::Message]| {
+    let parts = |read: &[sukkal_domain::Message]| {
         read.iter().map(|message| (message.id, message.ttl_s, message.body.clone())).collect::<Vec<_>>()
     };
     assert_eq!(parts(&listed), parts(&got));

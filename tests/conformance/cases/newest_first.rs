@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{MessageId, NewMessage, Order, QueueId, Scope};
-use sukkal::storage::Listing;
+use sukkal_domain::{MessageId, NewMessage, Order, QueueId, Scope};
+use sukkal_storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages, metadata};
 

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, Metadata, NewClaim, NewMessage, QueueId, Taken, Term};
-use sukkal::storage::{ClaimOutcome, DeleteOutcome, UpdateOutcome};
+use sukkal_domain::{ClaimId, Metadata, NewClaim, NewMessage, QueueId, Taken, Term};
+use sukkal_storage::{ClaimOutcome, DeleteOutcome, UpdateOutcome};
 use tokio::time::timeout;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, messages, metadata};

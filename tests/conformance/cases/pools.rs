@@ -1,8 +1,8 @@
 //! The list of pools and flavors.
 
 use bytes::Bytes;
-use sukkal::domain::{Flavor, Pool};
-use sukkal::storage::{PoolList, PoolsVersion, StoredPool};
+use sukkal_domain::{Flavor, Pool};
+use sukkal_storage::{PoolList, PoolsVersion, StoredPool};
 
 use crate::conformance::support::subject::Subject;
 

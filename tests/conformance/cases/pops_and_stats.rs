@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{MessageId, QueueId, Stats};
+use sukkal_domain::{MessageId, QueueId, Stats};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, bodies_of, ids_of, messages};
 use support::random::{Random, seed};

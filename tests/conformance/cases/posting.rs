@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use sukkal::domain::{NewMessage, Revision};
-use sukkal::storage::{PostOutcome, UpdateOutcome};
+use sukkal_domain::{NewMessage, Revision};
+use sukkal_storage::{PostOutcome, UpdateOutcome};
 
 use crate::conformance::support::subject::{
     LONG_S, Subject, assert_ascending, bodies_of, body, client, ids_of, message, messages, metadata, ranks_of,

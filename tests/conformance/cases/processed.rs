@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::{Creation, IdempotencyKey, QueueLimits};
-use sukkal::storage::{Post, PostOutcome, Processed};
+use sukkal_domain::{Creation, IdempotencyKey, QueueLimits};
+use sukkal_storage::{Post, PostOutcome, Processed};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};

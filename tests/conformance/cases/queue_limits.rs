@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::{Creation, IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits, Quota};
-use sukkal::storage::{Post, PostOutcome, stored_bytes};
+use sukkal_domain::{Creation, IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits, Quota};
+use sukkal_storage::{Post, PostOutcome, stored_bytes};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, body, client, message, messages, metadata};

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use sukkal::domain::{QueueId, QueueKind, QueueName};
-use sukkal::storage::{NameRange, QueueListing};
+use sukkal_domain::{QueueId, QueueKind, QueueName};
+use sukkal_storage::{NameRange, QueueListing};
 
 use crate::conformance::support::subject::{Subject, fresh_project, metadata, queue_id};
 
@@ -204,7 +204,7 @@ pub(in crate::conformance) async fn lists_and_counts_include_only_their_own_proj
     // confuse.
     let base = fresh_project();
     let projects = ["", "2", "/a", ":queues", "}", "%2F", " ä\n"]
-        .map(|end| sukkal::domain::ProjectId::new(&format!("{base}{end}")).expect("it is not empty"));
+        .map(|end| sukkal_domain::ProjectId::new(&format!("{base}{end}")).expect("it is not empty"));
     for (number, project) in projects.iter().enumerate() {
         for copy in 0..=number {
             subject.create(&queue_id(project, &format!("q{number}-{copy}"))).await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{Creation, Metadata, Revision};
-use sukkal::storage::{PostOutcome, UpdateOutcome};
+use sukkal_domain::{Creation, Metadata, Revision};
+use sukkal_storage::{PostOutcome, UpdateOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, client, messages, metadata};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use sukkal::domain::{ProjectId, Quota, QuotaOverrides};
-use sukkal::storage::{QuotaList, QuotaVersion};
+use sukkal_domain::{ProjectId, Quota, QuotaOverrides};
+use sukkal_storage::{QuotaList, QuotaVersion};
 
 use crate::conformance::support::subject::{Subject, fresh_project};
 
@@ -92,5 +92,5 @@ pub(in crate::conformance) async fn a_measurement_covers_all_queues_of_a_project
 
     assert_eq!(reached, ["b", "d"]);
     let nobody = subject.store().measure_queues(&fresh_project(), None, 2).await.expect(OK);
-    assert_eq!(nobody, sukkal::storage::MeasuredQueues::default());
+    assert_eq!(nobody, sukkal_storage::MeasuredQueues::default());
 }

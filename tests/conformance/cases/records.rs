@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use futures::future::join_all;
-use sukkal::domain::ProjectId;
-use sukkal::storage::{Condition, Error, Indexed, Indexes, Read, Row, Table, Write, Written};
+use sukkal_domain::ProjectId;
+use sukkal_storage::{Condition, Error, Indexed, Indexes, Read, Row, Table, Write, Written};
 use uuid::Uuid;
 
 use crate::conformance::support::subject::{Subject, fresh_project};

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sukkal::domain::{
+use sukkal_domain::{
     Message, MessageId, NewMessage, Origin, QueueId, QueueKind, QueueName, Redrive, Selection, Sharding, Task, TaskId,
     TaskState, Tenant,
 };
-use sukkal::storage::{RedriveStep, TaskCreation, run_redrive};
+use sukkal_storage::{RedriveStep, TaskCreation, run_redrive};
 use uuid::Uuid;
 
 use super::fair_helpers::in_shard;

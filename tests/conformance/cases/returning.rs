@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{ClaimId, MessageId, QueueId};
-use sukkal::storage::{ClaimOutcome, DeleteOutcome};
+use sukkal_domain::{ClaimId, MessageId, QueueId};
+use sukkal_storage::{ClaimOutcome, DeleteOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
 

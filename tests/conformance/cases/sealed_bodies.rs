@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use sukkal::domain::{Body, Message, NewMessage, QueueId};
-use sukkal::storage::{SealedReplacement, StoredBody};
+use sukkal_domain::{Body, Message, NewMessage, QueueId};
+use sukkal_storage::{SealedReplacement, StoredBody};
 
 use super::delivery_helpers::{delivered, retry};
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message};

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
-use sukkal::domain::{
+use sukkal_domain::{
     Claim, Fence, Message, MessageId, MessageState, NewClaim, NewMessage, Order, QueueId, Scope, Term,
 };
-use sukkal::storage::Listing;
+use sukkal_storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages, metadata};
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::{Map, json};
-use sukkal::domain::{
+use sukkal_domain::{
     Author, DeliveryRequest, NewSubscription, NumberedRequest, QueueId, Revision, SignatureAlgorithm, SigningKey,
     SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
-use sukkal::storage::{SubscriptionChange, SubscriptionCreation, SubscriptionUpdate};
+use sukkal_storage::{SubscriptionChange, SubscriptionCreation, SubscriptionUpdate};
 
 use super::delivery_helpers::{
     LASTING_S, MANY, attempt, delivered, expiring_subscription, retry, settings, subscription,

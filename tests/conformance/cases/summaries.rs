@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{Holding, NewMessage, ProjectId, QueueId, Summary, Totals};
-use sukkal::storage::ProjectPage;
+use sukkal_domain::{Holding, NewMessage, ProjectId, QueueId, Summary, Totals};
+use sukkal_storage::ProjectPage;
 
 use crate::conformance::support::subject::{LONG_S, Subject, fresh_project, message, messages, queue_id};
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{Redrive, Selection, TaskId, TaskState};
-use sukkal::storage::{RedriveStep, TASKS_MAX, TaskCreation, run_redrive};
+use sukkal_domain::{Redrive, Selection, TaskId, TaskState};
+use sukkal_storage::{RedriveStep, TASKS_MAX, TaskCreation, run_redrive};
 use uuid::Uuid;
 
 use super::redrives::{all_to, progress};

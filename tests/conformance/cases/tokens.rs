@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use sukkal::domain::{NewToken, ProjectId, Token, TokenGrant, TokenId, TokenRecord};
-use sukkal::storage::{TokenCreation, TokensMax};
+use sukkal_domain::{NewToken, ProjectId, Token, TokenGrant, TokenId, TokenRecord};
+use sukkal_storage::{TokenCreation, TokensMax};
 
 use crate::conformance::support::subject::{Subject, fresh_project};
 use support::waiting::{until, until_some};

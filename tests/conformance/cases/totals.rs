@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{NewMessage, QueueId, Totals};
+use sukkal_domain::{NewMessage, QueueId, Totals};
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
 use support::random::{Random, seed};

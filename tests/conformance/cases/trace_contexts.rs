@@ -2,8 +2,8 @@
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal::domain::{Message, MessageId, QueueId, QueueLimits, TraceContext};
-use sukkal::storage::{Popped, Post, PostOutcome};
+use sukkal_domain::{Message, MessageId, QueueId, QueueLimits, TraceContext};
+use sukkal_storage::{Popped, Post, PostOutcome};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sukkal::storage::PREFERRED_IN_A_ROW_MAX;
+use sukkal_storage::PREFERRED_IN_A_ROW_MAX;
 
 /// The position of messages without a shard: after all shards.
 pub(in crate::conformance) const UNSHARDED: u16 = 1024;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, QueueId};
+use sukkal_domain::{ClaimId, QueueId};
 
 use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata, without_ages};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use serde_json::json;
-use sukkal::domain::{NewMessage, QueueId, Rank};
-use sukkal::storage::{Listing, QueueStatus, Watch};
+use sukkal_domain::{NewMessage, QueueId, Rank};
+use sukkal_storage::{Listing, QueueStatus, Watch};
 use tokio::time::timeout;
 
 use crate::conformance::support::subject::{LONG_S, Subject, body, client, ids_of, messages};
@@ -190,7 +190,7 @@ pub(in crate::conformance) async fn a_renewal_that_shortens_a_claim_wakes_waiter
     let renew = async || {
         // The waiter knows by now that the claim expires in ten minutes.
         subject.queue_status(&queue).await;
-        let term = sukkal::domain::Term { ttl_s: 1, grace_s: 60 };
+        let term = sukkal_domain::Term { ttl_s: 1, grace_s: 60 };
         subject.store().renew_claim(&queue, claim, term).await.expect("the store answers");
     };
 

@@ -1,8 +1,8 @@
 //! Claims in the model: the expected and the actual result of each operation on them.
 
 use proptest::sample::Index;
-use sukkal::domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
-use sukkal::storage::{ClaimOutcome, DeleteOutcome};
+use sukkal_domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
+use sukkal_storage::{ClaimOutcome, DeleteOutcome};
 
 use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
 use crate::conformance::cases::fair_helpers::shard;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::sample::Index;
-use sukkal::domain::{Metadata, NewMessage, Rank, ShardAssignment};
-use sukkal::storage::Popped;
+use sukkal_domain::{Metadata, NewMessage, Rank, ShardAssignment};
+use sukkal_storage::Popped;
 
 use super::{ExpectedMessage, RUN_S, Run, TICK_S};
 use crate::conformance::cases::fair_helpers::{Counts, counts, named};

@@ -2,8 +2,8 @@
 
 use proptest::sample::Index;
 use serde_json::json;
-use sukkal::domain::{MessageId, NewMessage};
-use sukkal::storage::PostOutcome;
+use sukkal_domain::{MessageId, NewMessage};
+use sukkal_storage::PostOutcome;
 
 use super::operations::Batch;
 use super::{ExpectedMessage, RUN_S, Run, TICK_S};

@@ -18,8 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sukkal::domain::{Body, ClaimId, Fence, Message, MessageId, Metadata, QueueId, Revision, Scope, Totals};
-use sukkal::storage::{Listing, PostOutcome, UpdateOutcome};
+use sukkal_domain::{Body, ClaimId, Fence, Message, MessageId, Metadata, QueueId, Revision, Scope, Totals};
+use sukkal_storage::{Listing, PostOutcome, UpdateOutcome};
 
 use self::claims::ExpectedClaim;
 use self::fairness::{Fairness, Kind, PoppedAndExpected};

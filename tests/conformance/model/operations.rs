@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
-use sukkal::domain::{Order, Scope};
+use sukkal_domain::{Order, Scope};
 
 /// Largest number of shards of a queue in the model.
 const SHARDS_MAX: u16 = 6;

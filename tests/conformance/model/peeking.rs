@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use sukkal::domain::{Message, MessageState, Order, Rank};
-use sukkal::storage::Listing;
+use sukkal_domain::{Message, MessageState, Order, Rank};
+use sukkal_storage::Listing;
 
 use super::operations::Peek;
 use super::{ExpectedMessage, RUN_S, Run};

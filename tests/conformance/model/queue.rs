@@ -1,8 +1,8 @@
 //! The queue in the model: its metadata and its revision.
 
 use serde_json::json;
-use sukkal::domain::{Creation, Metadata};
-use sukkal::storage::UpdateOutcome;
+use sukkal_domain::{Creation, Metadata};
+use sukkal_storage::UpdateOutcome;
 
 use super::Run;
 use super::fairness::Kind;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sukkal::domain::{Body, Redrive, Selection, TaskState};
-use sukkal::storage::run_redrive;
+use sukkal_domain::{Body, Redrive, Selection, TaskState};
+use sukkal_storage::run_redrive;
 
 use super::{ExpectedMessage, Run};
 use crate::conformance::support::subject::bodies_of;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Map;
-use sukkal::domain::{Pool, QueueId};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::pooled::{self, PooledStore};
-use sukkal::storage::redis::{Clock, RedisPools, RedisStore, TlsFiles};
-use sukkal::storage::{Destinations, Driver, Maintenance, Schedule};
+use sukkal_domain::{Pool, QueueId};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::pooled::{self, PooledStore};
+use sukkal_storage::redis::{Clock, RedisPools, RedisStore, TlsFiles};
+use sukkal_storage::{Destinations, Driver, Maintenance, Schedule};
 use tempfile::TempDir;
 
 use super::subject::{Subject, TestBackend};

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use sukkal::domain::{
+use sukkal_domain::{
     Body, ClaimId, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, Origin, ProjectId,
     Queue, QueueId, QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary, TraceContext,
 };
-use sukkal::storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
+use sukkal_storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
 use support::waiting::until;
 use uuid::Uuid;
 

@@ -18,7 +18,6 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt;
 
-use sukkal::storage;
 use uuid::Uuid;
 
 use self::life::{Delivery, Life, Lives};
@@ -105,7 +104,7 @@ pub(super) struct Summary {
     pub(super) drained: usize,
 }
 
-const POP_TERM: Term = Term { ttl_s: storage::POP_TERM.ttl_s, grace_s: storage::POP_TERM.grace_s };
+const POP_TERM: Term = Term { ttl_s: sukkal_storage::POP_TERM.ttl_s, grace_s: sukkal_storage::POP_TERM.grace_s };
 
 /// Claims and pops that may have taken messages without reporting them: those without a response,
 /// and claims that expired before their response, which leaves out messages that had ended by then.

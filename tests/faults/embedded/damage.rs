@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use sukkal::domain::{ClaimId, ClientId, NewClaim, Term};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync, OpenError};
-use sukkal::storage::{ClaimStore, Maintenance, QueueStore};
+use sukkal_domain::{ClaimId, ClientId, NewClaim, Term};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync, OpenError};
+use sukkal_storage::{ClaimStore, Maintenance, QueueStore};
 use tempfile::TempDir;
 
 use super::super::process::{Program, refused};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{BackupStart, Error, Maintenance, MessageStore, PostOutcome, QueueStore};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::{BackupStart, Error, Maintenance, MessageStore, PostOutcome, QueueStore};
 
 use super::disk::Disk;
 use super::{assert_consistent, metadata, post, queue, texts_in};

@@ -10,10 +10,10 @@ mod size;
 mod tokens;
 
 use serde_json::json;
-use sukkal::domain::{
+use sukkal_domain::{
     Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Rank, Revision, Scope,
 };
-use sukkal::storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome};
+use sukkal_storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome};
 
 /// Much longer than any of these tests takes.
 const TTL_S: u32 = 1_000_000;

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, ClientId, NewClaim, Taken, Term};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, QueueStore};
+use sukkal_domain::{ClaimId, ClientId, NewClaim, Taken, Term};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, QueueStore};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

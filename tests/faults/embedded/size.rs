@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, QueueId, Revision};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{MessageStore, PostOutcome, QueueStore};
+use sukkal_domain::{ClaimId, QueueId, Revision};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::{MessageStore, PostOutcome, QueueStore};
 use tempfile::TempDir;
 
 use super::super::process::refused;

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use sukkal::domain::{NewToken, ProjectId, Token, TokenGrant, TokenId};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
-use sukkal::storage::{TokenCreation, TokenStore, TokensMax};
+use sukkal_domain::{NewToken, ProjectId, Token, TokenGrant, TokenId};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::{TokenCreation, TokenStore, TokensMax};
 
 use super::super::cuts;
 use super::assert_consistent;

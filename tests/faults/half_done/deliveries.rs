@@ -2,8 +2,8 @@
 //! gets the message once or twice. It gets it once if the outcome was stored before the kill.
 
 use serde_json::json;
-use sukkal::domain::Progress;
-use sukkal::storage::SubscriptionStore;
+use sukkal_domain::Progress;
+use sukkal_storage::SubscriptionStore;
 use tokio::time::{Duration, sleep};
 use tokio_util::task::AbortOnDropHandle;
 

@@ -20,8 +20,8 @@ use futures::future::ready;
 use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
 use serde_json::Value;
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::redis::RedisStore;
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::redis::RedisStore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Duration, sleep};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use sukkal::storage::QueueStore;
+use sukkal_storage::QueueStore;
 
 use super::work::{Fate, MESSAGES, QUEUE, QueueContents, batch, verify};
 use super::{DEAD_LETTER_CALLS, PROJECT, RequestOutcome, Scene, answer_to, kill_at_each_call};

@@ -2,8 +2,8 @@
 //! is in one place, once.
 
 use serde_json::{Value, json};
-use sukkal::domain::{Task, TaskState};
-use sukkal::storage::TaskStore;
+use sukkal_domain::{Task, TaskState};
+use sukkal_storage::TaskStore;
 use tokio::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -1,7 +1,7 @@
 //! Everything of a queue is the same after a move, whatever it has and however large it is.
 
 use serde_json::{Value, json};
-use sukkal::storage::Moved;
+use sukkal_storage::Moved;
 
 use super::{Deployment, Management, PROJECT, keys_of, move_queue, mover};
 use crate::http::{answered, send};

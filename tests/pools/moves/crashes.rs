@@ -3,7 +3,7 @@
 
 use reqwest::Method;
 use serde_json::json;
-use sukkal::storage::{Maintenance, Moved};
+use sukkal_storage::{Maintenance, Moved};
 
 use super::{Deployment, Management, PROJECT, keys_of, maintain, move_queue, mover, redirect};
 use crate::faults::gate::Gate;

@@ -7,10 +7,10 @@ mod waiting;
 
 use std::time::Duration;
 
-use sukkal::domain::{Pool, ProjectId, QueueId};
-use sukkal::storage::pooled::{self, PooledStore};
-use sukkal::storage::redis::{Clock, RedisPools, TlsFiles};
-use sukkal::storage::{Error, Maintenance, Moved, PoolStore, Schedule};
+use sukkal_domain::{Pool, ProjectId, QueueId};
+use sukkal_storage::pooled::{self, PooledStore};
+use sukkal_storage::redis::{Clock, RedisPools, TlsFiles};
+use sukkal_storage::{Error, Maintenance, Moved, PoolStore, Schedule};
 
 use super::{Deployment, Management, POOLS, PROJECT, until};
 use support::redis::RedisServer;

@@ -2,9 +2,9 @@
 
 use futures::future::join;
 use serde_json::{Value, json};
-use sukkal::domain::{Creation, Metadata, Redrive, Selection, SubscriptionId, TaskId};
-use sukkal::storage::pooled::PooledStore;
-use sukkal::storage::{DeliveryStore, Listing, MessageStore, Moved, QueueStore, SealedBodies, TaskStore};
+use sukkal_domain::{Creation, Metadata, Redrive, Selection, SubscriptionId, TaskId};
+use sukkal_storage::pooled::PooledStore;
+use sukkal_storage::{DeliveryStore, Listing, MessageStore, Moved, QueueStore, SealedBodies, TaskStore};
 use tokio::time::{Duration, timeout};
 
 use super::waiting::Scene;

@@ -3,8 +3,8 @@
 use futures::future::join;
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use sukkal::storage::Moved;
-use sukkal::storage::pooled::PooledStore;
+use sukkal_storage::Moved;
+use sukkal_storage::pooled::PooledStore;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, sleep};
 
@@ -36,7 +36,7 @@ impl Scene {
     }
 
     /// Begins to move a queue to the second pool, and stops in the middle of its copy.
-    async fn stop_in_move(&self, queue: &'static str) -> JoinHandle<Result<Moved, sukkal::storage::Error>> {
+    async fn stop_in_move(&self, queue: &'static str) -> JoinHandle<Result<Moved, sukkal_storage::Error>> {
         // The first three commands forward dead letters and register the queue, the others begin
         // the copy and write.
         self.gates[2].hold_after(8);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sukkal::domain::{ProjectId, QueueId};
-use sukkal::storage::embedded::EmbeddedStore;
+use sukkal_domain::{ProjectId, QueueId};
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::sleep;
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sukkal::storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::{sleep, timeout};
 
 use self::fleet::{Deliveries, Fleet, POOLS, PROJECT, Store};

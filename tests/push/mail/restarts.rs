@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 use super::MailBench;
 use super::server::MailServer;

@@ -12,8 +12,8 @@ use crate::api::error::Refusal;
 use crate::api::http::server::connection::Connection;
 use crate::audit::{self, AuditLog, Origin, Trail};
 use crate::auth::{Client, ClientCertificate};
-use crate::domain::{ProjectId, QueueId};
 use crate::request_id::{RequestId, current_trail};
+use sukkal_domain::{ProjectId, QueueId};
 
 /// Begins the trail of a request.
 pub(super) fn begin(log: &AuditLog, request: &Request, id: RequestId) -> Arc<Trail> {

@@ -17,7 +17,7 @@ use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
 use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, OwnedToken, Peer, Sender, Token};
-use crate::domain::{AuthStrategy, role};
+use sukkal_domain::{AuthStrategy, role};
 
 pub(in crate::api::http) const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 pub(in crate::api::http) const SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");

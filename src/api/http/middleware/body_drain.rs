@@ -21,7 +21,7 @@ use hyper::body::{Frame, SizeHint};
 use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
 use crate::api::http::server::connection::Connection;
-use crate::memory_budget::MemoryShare;
+use sukkal_base::memory_budget::MemoryShare;
 
 /// Maximum number of bytes that are drained.
 const DRAINED_BYTES_MAX: usize = 1 << 20;

@@ -14,7 +14,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use crate::domain::WebOrigins;
+use sukkal_domain::WebOrigins;
 
 /// All methods of the API. The same for all paths, so that a preflight says nothing about a path.
 const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");

@@ -13,7 +13,7 @@ use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::{Client, Identity};
 use crate::authentication::{Peer, Sender};
-use crate::domain::{ClientId, ProjectId, Warning};
+use sukkal_domain::{ClientId, ProjectId, Warning};
 
 /// Identifies a request that must take effect only once
 /// (draft-ietf-httpapi-idempotency-key-header).
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::api::http::websocket::WebSocketLimits;
     use crate::api::wire::checksum::Checksums;
-    use crate::domain::ClientIdRule;
+    use sukkal_domain::ClientIdRule;
 
     #[test]
     fn ids_that_are_not_utf_8_are_refused_instead_of_converted() {

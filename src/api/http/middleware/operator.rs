@@ -12,9 +12,9 @@ use crate::api::http::parameters::Parameters;
 use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::Client;
-use crate::domain::ProjectId;
-use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
-use crate::domain::token::without_tokens;
+use sukkal_domain::ProjectId;
+use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
+use sukkal_domain::token::without_tokens;
 
 /// Returns the project that an operator's request names in its query, if it does, and the URL
 /// without it, because handlers must not take the parameter for one of theirs.

@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue};
 
 use crate::api::Error;
 use crate::api::http::service::Settings;
-use crate::domain::WebOrigins;
-use crate::domain::warning::shown;
+use sukkal_domain::WebOrigins;
+use sukkal_domain::warning::shown;
 
 /// Refuses a request whose `Host` is not a name of this service, unless the operator has chosen
 /// strategies of authentication. An old client without a `Host` is not a browser.

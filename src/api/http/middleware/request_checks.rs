@@ -28,8 +28,8 @@ use crate::api::wire::headers;
 use crate::auth::signed_url::SignedUrl;
 use crate::auth::{Client, Identity};
 use crate::authentication::Sender;
-use crate::domain::role;
-use crate::domain::{QueueId, QueueKind, QueueName, Warning};
+use sukkal_domain::role;
+use sukkal_domain::{QueueId, QueueKind, QueueName, Warning};
 
 /// Size in bytes of the colon, the space and the line break of a header.
 const HEADER_FRAME_BYTES: usize = 4;

@@ -12,9 +12,9 @@ use tracing::{debug, error};
 
 use super::{audit, metering};
 use crate::audit::AuditLog;
-use crate::domain::token::without_tokens;
 use crate::request_id::RequestId;
 use crate::telemetry::{Span, Tracer};
+use sukkal_domain::token::without_tokens;
 
 pub(in crate::api::http) const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 

@@ -18,8 +18,8 @@ use crate::api::http::server::delivery::Returnable;
 use crate::api::http::server::unsent::Held;
 use crate::api::http::server::watched::is_watched;
 use crate::api::http::service::Service;
-use crate::domain::ProjectId;
-use crate::memory_budget::MemoryBudget;
+use sukkal_base::memory_budget::MemoryBudget;
+use sukkal_domain::ProjectId;
 
 /// The memory for the response to a request.
 pub(in crate::api::http) struct ResponseMemory<'s> {

@@ -30,7 +30,7 @@ use crate::api::http::server::connection::Connection;
 use crate::api::http::server::watched::watched;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
-use crate::domain::Warning;
+use sukkal_domain::Warning;
 
 /// A handler whose requests are checked, counted and logged.
 ///

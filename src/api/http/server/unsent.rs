@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tokio::time::Instant;
 
-use crate::memory_budget::MemoryShare;
+use sukkal_base::memory_budget::MemoryShare;
 
 /// Minimum number of bytes of a response that a client accepts in a second, once the timeout is
 /// over.

@@ -25,9 +25,9 @@ use crate::api::wire::frame::{FieldType, FrameRequest};
 use crate::api::wire::headers;
 use crate::broker::quotas::ConcurrencyUnit;
 use crate::broker::subscriptions::ConnectedSubscription;
-use crate::domain::warning::{NameKind, of_unknown};
-use crate::domain::{ProjectId, Warning};
-use crate::memory_budget::MemoryShare;
+use sukkal_base::memory_budget::MemoryShare;
+use sukkal_domain::warning::{NameKind, of_unknown};
+use sukkal_domain::{ProjectId, Warning};
 
 /// The path on the port of the HTTP API. Requests that authenticate count for it too.
 pub(in crate::api::http) const PATH: &str = "/v2/websocket";

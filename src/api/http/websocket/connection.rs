@@ -38,7 +38,7 @@ use crate::api::Error;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
 use crate::api::wire::frame::{FrameRequest, Kind};
-use crate::domain::Limits;
+use sukkal_domain::Limits;
 
 /// Size in bytes of the buffer into which a connection reads. Larger requests make it grow.
 const READ_BUFFER_BYTES: usize = 4 << 10;

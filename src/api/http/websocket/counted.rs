@@ -13,7 +13,7 @@ use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::frame_bounds::FrameBounds;
-use crate::memory_budget::MemoryShare;
+use sukkal_base::memory_budget::MemoryShare;
 
 /// Maximum number of bytes of a request that need no share of the budget.
 pub(super) const FREE_BYTES: usize = 16 << 10;

@@ -16,8 +16,8 @@ use crate::api::wire::frame::Kind;
 use crate::api::wire::notification;
 use crate::broker::feed::Feed;
 use crate::broker::subscriptions::{ConnectedSubscription, EndReason};
-use crate::domain::Message;
-use crate::memory_budget::{MemoryBudget, MemoryShare};
+use sukkal_base::memory_budget::{MemoryBudget, MemoryShare};
+use sukkal_domain::Message;
 
 /// Maximum size in bytes of the notifications that are held for a client without a share of the
 /// memory budget.

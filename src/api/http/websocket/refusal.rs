@@ -13,7 +13,7 @@ use crate::api::http::middleware::outage::Outage;
 use crate::api::http::middleware::request_checks::Requirement;
 use crate::api::http::middleware::stack::WithMiddleware;
 use crate::api::http::service::Service;
-use crate::domain::ProjectId;
+use sukkal_domain::ProjectId;
 
 /// A request that is refused.
 #[derive(Clone)]

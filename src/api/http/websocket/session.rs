@@ -21,8 +21,8 @@ use crate::api::http::stream_credential::StreamCredential;
 use crate::api::wire::frame::FrameRequest;
 use crate::auth::{ClientCertificate, Identity, instant_of};
 use crate::authentication::Sender;
-use crate::domain::ProjectId;
-use crate::domain::queue_id::PROJECT_ID_CHARS_MAX;
+use sukkal_domain::ProjectId;
+use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
 
 const URL_SIGNATURE: &str = "URL-Signature";
 /// The headers of a request in a frame that become those of the HTTP request, as clients spell

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use sukkal::domain::{QueueId, QueueLimits, Quota};
-use sukkal::storage::{Check, Post, PostOutcome};
+use sukkal_domain::{QueueId, QueueLimits, Quota};
+use sukkal_storage::{Check, Post, PostOutcome};
 
 use super::keys::key;
 use crate::conformance::support::drivers::redis_at;

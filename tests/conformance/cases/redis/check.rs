@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, NewClaim, NewMessage, QueueId, Tenant, Term};
-use sukkal::storage::{Check, UpdateOutcome};
+use sukkal_domain::{ClaimId, NewClaim, NewMessage, QueueId, Tenant, Term};
+use sukkal_storage::{Check, UpdateOutcome};
 
 use super::keys::key;
 use crate::conformance::cases::delivery_helpers::{attempt, delivered, retry};

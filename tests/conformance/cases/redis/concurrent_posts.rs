@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use sukkal::domain::QueueId;
-use sukkal::storage::{Error, PostOutcome};
+use sukkal_domain::QueueId;
+use sukkal_storage::{Error, PostOutcome};
 
 use super::keys::key;
 use crate::conformance::support::drivers::{redis, redis_at};

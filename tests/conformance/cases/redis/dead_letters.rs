@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
-use sukkal::storage::{LeaseFence, RedriveStep};
+use sukkal_domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
+use sukkal_storage::{LeaseFence, RedriveStep};
 use uuid::Uuid;
 
 use super::keys::{existing_parts, key};

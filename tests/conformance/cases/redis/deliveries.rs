@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::{NewSubscription, QueueId, SubscriptionId};
-use sukkal::storage::{DeliverySignal, Error, Schedule, SubscriptionCreation};
+use sukkal_domain::{NewSubscription, QueueId, SubscriptionId};
+use sukkal_storage::{DeliverySignal, Error, Schedule, SubscriptionCreation};
 use tokio::sync::broadcast::Receiver;
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::{ProjectId, QueueId};
+use sukkal_domain::{ProjectId, QueueId};
 
 use crate::conformance::cases::fair_helpers::in_shard;
 use crate::conformance::support::drivers::{redis, redis_at};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::{QueueId, TaskState};
-use sukkal::storage::Schedule;
+use sukkal_domain::{QueueId, TaskState};
+use sukkal_storage::Schedule;
 use uuid::Uuid;
 
 use super::keys::existing_parts;

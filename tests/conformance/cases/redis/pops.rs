@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal::domain::{ClaimId, MessageId, NewClaim, QueueId, Taken, Term};
-use sukkal::storage::Popped;
+use sukkal_domain::{ClaimId, MessageId, NewClaim, QueueId, Taken, Term};
+use sukkal_storage::Popped;
 
 use super::keys::existing_parts;
 use crate::conformance::support::drivers::redis;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal::domain::{ClaimId, ProjectId};
-use sukkal::storage::Schedule;
+use sukkal_domain::{ClaimId, ProjectId};
+use sukkal_storage::Schedule;
 
 use super::keys::{register_key, registrations};
 use crate::conformance::support::drivers::{redis, redis_at, redis_with_url};

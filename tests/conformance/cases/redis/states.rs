@@ -1,7 +1,7 @@
 //! States of messages over Redis: how much a list reads.
 
-use sukkal::domain::Scope;
-use sukkal::storage::Listing;
+use sukkal_domain::Scope;
+use sukkal_storage::Listing;
 
 use crate::conformance::cases::states::messages_in_large_claims;
 use crate::conformance::support::drivers::redis;

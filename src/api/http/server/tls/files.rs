@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier}
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
-use crate::text;
+use sukkal_base::text;
 
 /// The protocols over TLS, in the order of preference.
 const PROTOCOLS: [&[u8]; 2] = [super::HTTP2, b"http/1.1"];

@@ -8,14 +8,14 @@ use uuid::Uuid;
 
 use super::{CLAIM, CLAIMS};
 use crate::api::Error;
-use crate::api::http::extract::LastSegment;
+use crate::api::http::extract::{LastSegment, Queue};
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::Integer;
 use crate::api::wire::messages;
 use crate::auth::Caller;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, Taken, Warning};
+use sukkal_domain::{Taken, Warning};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -34,7 +34,12 @@ fn term(frame: &Frame) -> TermDraft {
 }
 
 /// Claims messages: `204` with a random id if none is available.
-async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+async fn create(
+    State(broker): State<Broker>,
+    caller: Caller,
+    Queue(queue): Queue,
+    frame: Frame,
+) -> Result<Response, Error> {
     let limit = frame.request().integer("limit");
     let request = ClaimRequest { limit, term: term(&frame), wait_s: None, prefer: None };
     match broker.create_claim(&caller, queue.clone(), request).await? {
@@ -57,7 +62,7 @@ async fn create(State(broker): State<Broker>, caller: Caller, queue: QueueId, fr
 async fn get(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -69,7 +74,7 @@ async fn get(
 async fn renew(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -80,7 +85,7 @@ async fn renew(
 async fn release(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{MESSAGE, MESSAGES};
 use crate::api::Error;
-use crate::api::http::extract::LastSegment;
+use crate::api::http::extract::{LastSegment, Queue};
 use crate::api::http::messages::{count_to_pop, durability_of, idempotency_of};
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Text};
@@ -17,7 +17,7 @@ use crate::api::wire::view::View;
 use crate::auth::Caller;
 use crate::broker::messages::{Delay, MessageQuery, PostRequest};
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, Scope, Taken, Warning, WithWarnings};
+use sukkal_domain::{Scope, Taken, Warning, WithWarnings};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -58,7 +58,7 @@ const NO_DELAY: Warning = Warning::DelayOverWebSocket;
 async fn post(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -91,7 +91,12 @@ fn as_upstream(error: Error) -> Error {
 }
 
 /// Returns a page of the feed: `404` if the queue does not exist.
-async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+async fn list(
+    State(broker): State<Broker>,
+    caller: Caller,
+    Queue(queue): Queue,
+    frame: Frame,
+) -> Result<Response, Error> {
     let request = frame.request();
     let query = MessageQuery {
         marker: request.text("marker"),
@@ -112,7 +117,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, fram
 async fn get(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -123,7 +128,7 @@ async fn get(
 async fn get_many(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     frame: Frame,
 ) -> Result<Response, Error> {
     let ids = frame.request().texts("message_ids")?;
@@ -134,7 +139,7 @@ async fn get_many(
 async fn delete(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -147,7 +152,7 @@ async fn delete(
 async fn delete_many(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     frame: Frame,
 ) -> Result<Response, Error> {
     let request = frame.request();

@@ -16,7 +16,7 @@ use super::action::{Action, Frame, PATH, action};
 use crate::api::Error;
 use crate::api::http::route::path_of;
 use crate::auth::{Caller, Client};
-use crate::domain::QueueKind;
+use sukkal_domain::QueueKind;
 
 const QUEUE: &str = path_of!(QueueKind::Queue, "");
 const MESSAGES: &str = path_of!(QueueKind::Queue, "/messages");

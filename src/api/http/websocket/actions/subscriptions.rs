@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{SUBSCRIPTION, SUBSCRIPTIONS};
 use crate::api::Error;
-use crate::api::http::extract::LastSegment;
+use crate::api::http::extract::{LastSegment, Queue};
 use crate::api::http::middleware::authentication::presented_token;
 use crate::api::http::service::Service;
 use crate::api::http::websocket::action::{Action, Frame, action};
@@ -17,7 +17,7 @@ use crate::api::wire::frame::FieldType::{Integer, Object, Text};
 use crate::api::wire::subscriptions;
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
-use crate::domain::{QueueId, Warning, delivery_options};
+use sukkal_domain::{Warning, delivery_options};
 
 pub(super) fn actions() -> Vec<Action> {
     vec![
@@ -31,7 +31,12 @@ pub(super) fn actions() -> Vec<Action> {
     ]
 }
 
-async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, frame: Frame) -> Result<Response, Error> {
+async fn list(
+    State(broker): State<Broker>,
+    caller: Caller,
+    Queue(queue): Queue,
+    frame: Frame,
+) -> Result<Response, Error> {
     let marker = frame.request().text("marker").map(|marker| subscriptions::parse_marker(&marker)).transpose()?;
     let page = broker.list_subscriptions(&caller, &queue, marker, frame.request().integer("limit")).await?;
     let mut warnings = Vec::new();
@@ -46,7 +51,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, queue: QueueId, fram
 async fn create(
     State(Service { broker, settings, .. }): State<Service>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     headers: HeaderMap,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -96,7 +101,7 @@ async fn create(
 async fn get(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {
@@ -107,7 +112,7 @@ async fn get(
 async fn delete(
     State(broker): State<Broker>,
     caller: Caller,
-    queue: QueueId,
+    Queue(queue): Queue,
     LastSegment(id): LastSegment,
     frame: Frame,
 ) -> Result<Response, Error> {

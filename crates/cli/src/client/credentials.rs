@@ -1,0 +1,122 @@
+//! The headers that authenticate requests. They are never shown.
+
+use std::fmt;
+use std::path::Path;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use super::environment::shown;
+use super::error::Error;
+use sukkal_base::text;
+
+/// A token that a flag or a variable has. It is never shown.
+#[derive(Clone, PartialEq)]
+pub(super) struct BearerToken(String);
+
+/// Headers with secrets.
+#[derive(Clone, Default)]
+pub(super) struct Credentials(HeaderMap);
+
+impl Credentials {
+    /// Reads a file with a header in each line.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let lines = text::read(path)
+            .map_err(|error| Error::Usage(format!("cannot read the credentials in {}: {error}", shown(path))))?;
+        Self::parse(&lines, &shown(path))
+    }
+
+    /// Parses lines such as `X-Auth-Token: 1234`. A line without a colon is a bearer token.
+    /// `source` names the lines in errors, which do not contain the lines themselves.
+    pub(super) fn parse(lines: &str, source: &str) -> Result<Self, Error> {
+        let mut headers = HeaderMap::new();
+        for (index, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let invalid = || Error::Usage(format!("line {} of the credentials in {source} is no header", index + 1));
+            let (name, value) = match line.split_once(':') {
+                Some((name, value)) => {
+                    (HeaderName::try_from(name.trim()).map_err(|_| invalid())?, value.trim().to_owned())
+                }
+                None => (AUTHORIZATION, format!("Bearer {}", line.trim())),
+            };
+            let mut value = HeaderValue::try_from(value).map_err(|_| invalid())?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        Ok(Self(headers))
+    }
+
+    /// Returns the credentials of the holder of a token, which `source` names in errors.
+    pub(super) fn bearer(BearerToken(token): &BearerToken, source: &str) -> Result<Self, Error> {
+        let token = token.trim();
+        let invalid = || Error::Usage(format!("the token in {source} is empty or cannot be sent as a header"));
+        let value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
+        let mut value = value.ok_or_else(invalid)?;
+        value.set_sensitive(true);
+        Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
+    }
+
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+impl From<String> for BearerToken {
+    fn from(token: String) -> Self {
+        Self(token)
+    }
+}
+
+impl BearerToken {
+    /// Returns the credentials of its holder as the line of a file.
+    pub(super) fn line(&self) -> String {
+        format!("Authorization: Bearer {}", self.0.trim())
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("BearerToken")
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Credentials")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_is_a_header_and_a_line_without_a_colon_is_a_bearer_token() {
+        let credentials = Credentials::parse("X-Auth-Token: a:b\n\n 1234 \n", "a test").unwrap();
+
+        assert_eq!(credentials.headers()["x-auth-token"], "a:b");
+        assert_eq!(credentials.headers()["authorization"], "Bearer 1234");
+    }
+
+    #[test]
+    fn a_bearer_token_may_contain_a_colon() {
+        let token = BearerToken::from(" a:b\n".to_owned());
+
+        let credentials = Credentials::bearer(&token, "a test").unwrap();
+
+        assert_eq!(credentials.headers()["authorization"], "Bearer a:b");
+        assert_eq!(Credentials::parse(&token.line(), "a test").unwrap().headers(), credentials.headers());
+        assert!(!format!("{token:?}").contains("a:b"));
+        for unusable in ["", " \n", "a\nb"] {
+            let error = Credentials::bearer(&unusable.to_owned().into(), "a test").unwrap_err().to_string();
+            assert_eq!(error, "the token in a test is empty or cannot be sent as a header");
+        }
+    }
+
+    #[test]
+    fn errors_and_debug_output_contain_no_secret() {
+        let error = Credentials::parse("first\nX Auth: secret\n", "a test").unwrap_err().to_string();
+        let shown = format!("{:?}", Credentials::parse("secret", "a test").unwrap());
+
+        assert_eq!(error, "line 2 of the credentials in a test is no header");
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}

@@ -1,0 +1,185 @@
+//! `sukkal pool`: lists, creates, changes, shows and deletes pools, the stores that keep queues.
+
+use std::io;
+
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::arguments::{key_and_value, limit, object, segment};
+use super::error::Error;
+use super::http::{Service, encode};
+use super::output::{Output, count, inline, printable};
+use super::pages::Pages;
+use super::table::{Align, Table};
+use sukkal_base::text;
+
+const PATH: &str = "/v2/pools";
+const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --uri, --uri-stdin, --weight, --flavor or KEY=VALUE";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Lists the pools
+    #[command(alias = "list")]
+    Ls {
+        /// Maximum number of pools
+        #[arg(long, value_name = "N", value_parser = limit)]
+        limit: Option<u64>,
+    },
+    /// Shows a pool, without the user and the password of its URI
+    Show {
+        #[arg(value_parser = segment)]
+        pool: String,
+    },
+    /// Creates a pool, or replaces the one with this name
+    Put {
+        #[arg(value_parser = segment)]
+        pool: String,
+        #[command(flatten)]
+        address: Address,
+        /// How often the pool is chosen for a new queue, relative to the others; 0 is never
+        #[arg(long, value_name = "N")]
+        weight: u32,
+        /// Flavor of the pool
+        #[arg(long, value_name = "NAME")]
+        flavor: Option<String>,
+        #[command(flatten)]
+        notes: Notes,
+    },
+    /// Changes the weight, the flavor, the notes or the address of a pool
+    Set {
+        #[arg(value_parser = segment)]
+        pool: String,
+        #[command(flatten)]
+        address: Address,
+        /// How often the pool is chosen for a new queue, relative to the others; 0 is never
+        #[arg(long, value_name = "N")]
+        weight: Option<u32>,
+        /// Flavor of the pool; an empty one removes it from its flavor
+        #[arg(long, value_name = "NAME")]
+        flavor: Option<String>,
+        #[command(flatten)]
+        notes: Notes,
+    },
+    /// Deletes pools
+    ///
+    /// A pool that has queues gets no new ones, and keeps those that it has. The command then
+    /// prints a warning.
+    #[command(alias = "delete")]
+    Rm {
+        #[arg(required = true, value_name = "POOL", value_parser = segment)]
+        pools: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Address {
+    /// Address, such as redis://10.0.0.5:6379
+    ///
+    /// Other users of this machine may see the options of a command, so prefer --uri-stdin if the
+    /// address has a password.
+    #[arg(long, value_name = "URI", conflicts_with = "uri_stdin")]
+    uri: Option<String>,
+    /// Read the address from stdin
+    #[arg(long)]
+    uri_stdin: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Notes {
+    /// Notes without an effect, such as `rack=b2`. They replace all earlier ones. A value that is
+    /// not JSON is a string
+    #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
+    notes: Vec<(String, Value)>,
+}
+
+pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
+    match command {
+        Command::Ls { limit } => ls(*limit, service, output).await,
+        Command::Show { pool } => show(pool, service, output).await,
+        Command::Put { pool, address, weight, flavor, notes } => {
+            let document = document(address, Some(*weight), flavor.as_deref(), notes)?;
+            service.request(Method::PUT, &path(pool)).json(&document).send().await?;
+            output.done(&format!("stored pool {pool}"), &json!({ "name": pool, "stored": true }))
+        }
+        Command::Set { pool, address, weight, flavor, notes } => {
+            let document = document(address, *weight, flavor.as_deref(), notes)?;
+            if document.as_object().is_none_or(Map::is_empty) {
+                return Err(Error::Usage(NOTHING_TO_CHANGE.to_owned()));
+            }
+            let request = service.request(Method::PATCH, &path(pool)).json(&document).repeatable();
+            let changed = request.send().await?.json()?;
+            output.done(&format!("changed pool {pool}"), &changed)
+        }
+        Command::Rm { pools } => rm(pools, service, output).await,
+    }
+}
+
+async fn ls(limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let (left, right) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[("NAME", left), ("WEIGHT", right), ("FLAVOR", left), ("URI", left)]);
+    let mut pages = Pages::new(service, "pools", format!("{PATH}?detailed=true"), limit);
+    while let Some(pools) = pages.next().await? {
+        for pool in pools {
+            if output.is_json() {
+                output.document(&pool)?;
+                continue;
+            }
+            table.row([
+                inline(&pool["name"], true).into(),
+                count(&pool["weight"]).into(),
+                inline(&pool["flavor"], true).into(),
+                inline(&pool["uri"], true).into(),
+            ]);
+        }
+    }
+    output.table(&table)
+}
+
+async fn show(pool: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let pool = service.get(&format!("{}?detailed=true", path(pool))).await?;
+    if output.is_json() {
+        return output.document(&pool);
+    }
+    let mut table = Table::of_properties();
+    for name in ["name", "uri", "weight", "flavor"] {
+        table.property(name, inline(&pool[name], true));
+    }
+    for (key, value) in pool["options"].as_object().into_iter().flatten() {
+        table.property(&printable(key), inline(value, false));
+    }
+    output.table(&table)
+}
+
+/// Returns the document with the values that are given.
+fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes: &Notes) -> Result<Value, Error> {
+    let uri = if address.uri_stdin {
+        Some(text::text_of(io::stdin()).map_err(Error::input)?.trim().to_owned())
+    } else {
+        address.uri.clone()
+    };
+    let notes = object(&notes.notes)?;
+    if let Some(field) = ["uri", "weight", "flavor"].into_iter().find(|field| notes.contains_key(*field)) {
+        return Err(Error::Usage(format!("{field}=VALUE would be a note without an effect; use --{field}")));
+    }
+    let options = (!notes.is_empty()).then(|| notes.into());
+    let fields = [
+        ("uri", uri.map(Value::from)),
+        ("weight", weight.map(Value::from)),
+        ("flavor", flavor.map(Value::from)),
+        ("options", options),
+    ];
+    Ok(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>().into())
+}
+
+async fn rm(pools: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
+    for pool in pools {
+        service.delete(&path(pool)).await?;
+        output.done(&format!("deleted pool {pool}"), &json!({ "name": pool, "deleted": true }))?;
+    }
+    Ok(())
+}
+
+fn path(pool: &str) -> String {
+    format!("{PATH}/{}", encode(pool))
+}

@@ -1,0 +1,144 @@
+//! Claim operations of the store: create, get, list, renew, return, release, withdraw. See
+//! `scripts/shared/claims.lua`.
+
+use async_trait::async_trait;
+
+use crate::embedded::rows::claim::ClaimRow;
+use crate::embedded::rows::keys::Part;
+use crate::embedded::rows::lease::{Lease, lease_key};
+use crate::embedded::rows::located::Located;
+use crate::embedded::store::EmbeddedStore;
+use crate::embedded::transaction::read::show;
+use crate::entry::{Delivery, Entry, UNDELIVERED};
+use crate::key::key_of;
+use crate::{ClaimOutcome, ClaimStore, Error};
+use sukkal_domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
+
+mod leases;
+mod list;
+
+#[async_trait]
+impl ClaimStore for EmbeddedStore {
+    async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
+        let (of, new) = (queue.clone(), new.clone());
+        self.take_messages(queue, move |store, row, now_us| {
+            if store.state(row.number)?.is_paused {
+                return Ok(Taken::Paused);
+            }
+            let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
+            if given.is_empty() {
+                return Ok(Taken::Nothing);
+            }
+            // Deliveries are counted only where their number is limited.
+            let count = u32::from(row.policy.dead_letters.is_some());
+            let mut messages = Vec::with_capacity(given.len());
+            for found in &given {
+                let before = found.located.entry;
+                let mut entry = Entry { claim: Some(id), before: before.delivery, ..before };
+                let delivery = before.delivery_state();
+                let count = delivery.count.saturating_add(count).min(UNDELIVERED - 1);
+                entry.delivery = Some(Delivery { count, is_undelivered: false, ..delivery });
+                let entry = store.prolong(row.number, entry, new.term, now_us)?;
+                let claimed = Located { set: Part::InFlight, entry, ..found.located };
+                store.move_to(row.number, &found.located, &claimed)?;
+                messages.push(show(&of, &claimed, &found.record, now_us)?);
+            }
+            let keys = given.iter().map(|found| *found.located.key()).collect();
+            let fence = store.next_fence(row.number, given.len(), now_us)?;
+            let ttl_s = new.term.ttl_s;
+            let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
+            store.put_claim(row.number, id, &claim)?;
+            let pickup_delays = given
+                .iter()
+                .zip(&messages)
+                .filter_map(|(found, message)| found.pickup_delay(message, now_us))
+                .collect();
+            Ok(Taken::Messages(Claim { id, ttl_s, age_s: 0, fence, messages, pickup_delays }))
+        })
+        .await
+    }
+
+    async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
+        let of = queue.clone();
+        let claim = self.read_up_to_date(queue, move |view, number, now_us| view.show_claim(&of, number, id, now_us));
+        Ok(claim.await?.flatten())
+    }
+
+    async fn list_claims(
+        &self,
+        queue: &QueueId,
+        after: Option<ClaimId>,
+        limit: usize,
+    ) -> Result<Vec<ClaimSummary>, Error> {
+        let claims =
+            self.read_up_to_date(queue, move |view, number, now_us| view.claims_after(number, after, limit, now_us));
+        Ok(claims.await?.unwrap_or_default())
+    }
+
+    async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
+        self.write_up_to_date(queue, None, move |store, number, now_us| {
+            let Some(row) = store.view.claim(number, id)? else {
+                return Ok(None);
+            };
+            let still = store.view.held_messages(number, Lease::Claim(id), &row.keys)?;
+            for located in &still {
+                let entry = store.prolong(number, located.entry, term, now_us)?;
+                store.put_entry(number, &Located { entry, ..*located })?;
+            }
+            let keys = still.iter().map(|located| *located.key()).collect();
+            store.remove_key(&lease_key(number, row.end_us, Lease::Claim(id)))?;
+            let renewed = ClaimRow::new(term.ttl_s, now_us, row.fence, row.client, keys);
+            store.put_claim(number, id, &renewed)?;
+            store.notify(number, 0);
+            Ok(Some(row.fence))
+        })
+        .await
+    }
+
+    async fn return_message(
+        &self,
+        queue: &QueueId,
+        claim: ClaimId,
+        id: MessageId,
+        delay_s: u32,
+    ) -> Result<ClaimOutcome, Error> {
+        let key = id.is_of(queue).then(|| key_of(id));
+        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, number, now_us| {
+            if store.view.claim(number, claim)?.is_none() {
+                return Ok(ClaimOutcome::Gone);
+            }
+            // An id of another queue has a key that this claim holds only by an unlikely
+            // coincidence.
+            let held = store.view.held_messages(number, Lease::Claim(claim), key.as_slice())?;
+            let Some(located) = held.first() else { return Ok(ClaimOutcome::NotHeld) };
+            match delay_s {
+                0 => store.make_available(number, located)?,
+                delay_s => store.return_with_delay(number, located, delay_s, now_us)?,
+            }
+            Ok(ClaimOutcome::Done)
+        })
+        .await
+    }
+
+    async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.write_up_to_date(queue, (), move |store, number, _now_us| {
+            if let Some(row) = store.view.claim(number, id)? {
+                store.release(number, Lease::Claim(id), row.end_us)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
+        self.write_up_to_date(queue, (), move |store, number, _now_us| {
+            if let Some(row) = store.view.claim(number, id)? {
+                for located in store.end_lease(number, Lease::Claim(id), row.end_us)? {
+                    store.restore_delivery(number, &located)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,66 @@
+//! Ends or undoes moves, and removes what they have left.
+
+use crate::catalogue::MoveState;
+use crate::pooled::PooledStore;
+use crate::{Epoch, Error, Place};
+use sukkal_domain::{PoolName, QueueId};
+
+/// Maximum number of steps in which the remains of moves in one store are settled.
+const STEPS_MAX: usize = 4;
+
+/// What was found out about a move, as far as it concerns one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// The store does not have the queue, and has no part in a move of it.
+    Absent,
+    /// The store has the queue, which does not move.
+    Exists,
+    /// Something was done, or has changed. The place of the queue must be looked up again.
+    Changed,
+    /// The queue is being moved.
+    Running,
+}
+
+impl PooledStore {
+    /// Does the next step to end the move of a queue, as far as it concerns the store of this pool.
+    pub(super) async fn settle_step(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<Settled, Error> {
+        let Some(store) = self.redis_at(pool)? else { return Ok(Settled::Absent) };
+        let (label, is_complete, has_expired) = match store.move_state(queue).await? {
+            MoveState::Absent => return Ok(Settled::Absent),
+            MoveState::Exists => return Ok(Settled::Exists),
+            MoveState::Moves { label, is_complete, has_expired } => (label, is_complete, has_expired),
+        };
+        // The place is read after the label: epochs only grow.
+        let place = self.0.management.find_queue(queue).await?;
+        let next = Epoch(label.0 + 1);
+        match place {
+            Some(place) if is_complete && place.epoch == next && place.pool.as_ref() == pool => {
+                store.end_move(queue, next).await?;
+                self.announce(queue).await;
+            }
+            Some(place) if place.epoch <= label => {
+                if !has_expired {
+                    return Ok(Settled::Running);
+                }
+                let undone = Place { pool: place.pool.clone(), epoch: next };
+                self.give_place(queue, &place, &undone).await?;
+            }
+            Some(_) | None => store.discard_move(queue, label).await?,
+        }
+        Ok(Settled::Changed)
+    }
+
+    /// Ends the moves of a queue whose processes have died, and removes what moves have left in all
+    /// stores.
+    pub(in crate::pooled) async fn settle_everywhere(&self, queue: &QueueId) -> Result<(), Error> {
+        let pools = self.0.pools.all();
+        for pool in [None].into_iter().chain(pools.keys().map(Some)) {
+            for _ in 0..STEPS_MAX {
+                if self.settle_step(queue, pool).await? != Settled::Changed {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! What a process remembers about the places of queues.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quick_cache::sync::Cache;
+
+use crate::{Driver, Epoch, Place};
+use sukkal_domain::{PoolName, QueueId};
+
+/// Maximum number of queues whose places a process remembers.
+pub(super) const PLACES_MAX: usize = 100_000;
+
+/// Maximum number of empty places that a process remembers between two walks.
+const EMPTY_PLACES_MAX: usize = 10_000;
+
+/// The place of a queue, and the store there.
+#[derive(Clone)]
+pub(super) struct Located {
+    pub(super) place: Place,
+    pub(super) store: Arc<dyn Driver>,
+}
+
+/// The places that a process remembers. They may be outdated.
+pub(super) struct Places(Cache<QueueId, Located>);
+
+impl Places {
+    pub(super) fn new() -> Self {
+        Self(Cache::new(PLACES_MAX))
+    }
+
+    pub(super) fn get(&self, queue: &QueueId) -> Option<Located> {
+        self.0.get(queue)
+    }
+
+    pub(super) fn remember(&self, queue: &QueueId, located: Located) {
+        self.0.insert(queue.clone(), located);
+    }
+
+    pub(super) fn forget(&self, queue: &QueueId) {
+        self.0.remove(queue);
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// The watched queues, and where each is subscribed to.
+#[derive(Default)]
+pub(super) struct Subscribed(Mutex<HashMap<QueueId, Subscription>>);
+
+/// Where a watched queue is subscribed to.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Subscription {
+    /// In this pool; `None` is the virtual pool.
+    At(Option<PoolName>),
+    /// Nowhere any more, because the pool was opened again.
+    Ended,
+}
+
+impl Subscribed {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Subscription>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the subscriptions in this pool, and returns their queues.
+    pub(super) fn end_in(&self, pool: &PoolName) -> Vec<QueueId> {
+        let mut subscribed = self.lock();
+        let in_pool = subscribed
+            .iter_mut()
+            .filter(|(_, subscription)| matches!(subscription, Subscription::At(Some(name)) if name == pool));
+        in_pool
+            .map(|(queue, subscription)| {
+                *subscription = Subscription::Ended;
+                queue.clone()
+            })
+            .collect()
+    }
+}
+
+impl Subscription {
+    /// Returns the pool in which the queue is subscribed to, if it is in one.
+    pub(super) fn pool(self) -> Option<PoolName> {
+        match self {
+            Self::At(pool) => pool,
+            Self::Ended => None,
+        }
+    }
+}
+
+/// The places that a walk has found to be empty, by queue.
+pub(super) struct EmptyPlaces(pub(super) Cache<QueueId, Epoch>);
+
+impl EmptyPlaces {
+    pub(super) fn new() -> Self {
+        Self(Cache::new(EMPTY_PLACES_MAX))
+    }
+}

@@ -1,0 +1,105 @@
+//! Waiting for messages of queues in pools.
+//!
+//! All stores of the process notify the same waiters. A watched queue is subscribed to in the
+//! management store, where a new place is announced, and in its pool.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tracing::debug;
+
+use super::PooledStore;
+use super::places::Subscription;
+use super::search::at;
+use super::weak::WeakStore;
+use crate::watch::Watchers;
+use crate::watchers::NotificationSource;
+use crate::{Error, QueueStatus, Watch, WatchStore};
+use sukkal_domain::{PoolName, QueueId};
+
+#[async_trait]
+impl WatchStore for PooledStore {
+    async fn watch(&self, queue: &QueueId) -> Result<Watch, Error> {
+        self.watchers().join(&WeakStore(Arc::downgrade(&self.0)), queue).await
+    }
+
+    fn query_finished(&self, queue: &QueueId) {
+        self.watchers().query_finished(queue);
+    }
+
+    fn watchers(&self) -> &Watchers {
+        self.0.management.watchers()
+    }
+
+    async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        at!(self, queue, store => async {
+            // All messages that a queue will have are after its creation, whatever clock its pool
+            // has.
+            if self.is_nowhere(&*store) { Ok(QueueStatus::default()) } else { store.queue_status(queue).await }
+        })
+    }
+}
+
+impl PooledStore {
+    /// Subscribes to a queue whose place has been read, if it is watched and was subscribed to in
+    /// another pool. Then notifies all its waiters, because notifications may have been lost. If
+    /// this fails, the next operation on the queue tries again.
+    pub(super) async fn follow_place(&self, queue: &QueueId, pool: Option<&PoolName>) {
+        let before = self.0.subscribed.lock().get(queue).cloned();
+        if before.is_none_or(|before| before == Subscription::At(pool.cloned())) {
+            return;
+        }
+        match self.subscribe_at(queue, pool).await {
+            Ok(()) => self.watchers().notify_all(queue),
+            Err(error) => {
+                debug!(%queue, %error, "cannot subscribe to a queue at its new place");
+                self.0.places.forget(queue);
+            }
+        }
+    }
+
+    /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look
+    /// for messages now, and so find the queues at their places.
+    pub(super) fn follow_reopened_pool(&self, pool: &PoolName) {
+        for queue in self.0.subscribed.end_in(pool) {
+            self.watchers().notify_all(&queue);
+        }
+    }
+
+    async fn subscribe_at(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<(), Error> {
+        if let Some(pool) = pool {
+            self.pool(pool)?.redis.subscribe_to(queue).await?;
+        }
+        let before = self.0.subscribed.lock().insert(queue.clone(), Subscription::At(pool.cloned()));
+        if let Some(old) = before.and_then(Subscription::pool).filter(|old| Some(old) != pool)
+            && let Ok(old) = self.pool(&old)
+        {
+            old.redis.unsubscribe_from(queue).await;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl NotificationSource for WeakStore {
+    async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
+        let store = self.upgrade()?;
+        // Comes first, so that a place that is announced after it was read is noticed.
+        store.0.management.subscribe_to(queue).await?;
+        let place = store.0.management.find_queue(queue).await?;
+        store.subscribe_at(queue, place.and_then(|place| place.pool).as_ref()).await
+    }
+
+    async fn unsubscribe(&self, queue: &QueueId) {
+        let Ok(store) = self.upgrade() else { return };
+        let pool = store.0.subscribed.lock().remove(queue).and_then(Subscription::pool);
+        store.0.management.unsubscribe_from(queue).await;
+        if let Some(Ok(pool)) = pool.map(|pool| store.pool(&pool)) {
+            pool.redis.unsubscribe_from(queue).await;
+        }
+    }
+
+    async fn apply_due_changes(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
+        self.upgrade()?.queue_status(queue).await
+    }
+}
