@@ -43,6 +43,9 @@ pub enum Error {
     /// There is no key to encrypt messages with.
     #[error("message_encryption_key in [transport] is empty; set it to the passphrase that is to encrypt messages")]
     NoKey,
+    /// The store has queues in pools, which would be left out.
+    #[error("the store has pools, but pooling.enabled is false, so queues in pools would be left out; set it to true")]
+    Pools,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] sukkal_storage::Error),

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::error::Error;
 use super::service::{push, service};
-use super::store::{open, schedule};
+use super::store::{has_pools, open, schedule};
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
@@ -66,7 +66,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
     let (maintained, store) = (opened.maintained(), opened.store);
     let service = service(config, store.clone())?;
     let (broker, tracer, audit) = (service.broker.clone(), service.tracer.clone(), service.settings.audit.clone());
-    let _warning = warn_of_missing_tokens(config, store.clone());
+    let _warnings = AbortOnDropHandle::new(tokio::spawn(warn_of_store(config.clone(), store.clone())));
     let push = push(config, &service, Arc::new(SystemResolver))?;
     broker.follow_quotas();
 
@@ -156,21 +156,23 @@ fn report_start(config: &Config, address: SocketAddr, has_new_store: bool) {
     }
 }
 
-/// Warns, in a task of its own, if no client can authenticate, because the only strategy is
-/// `tokens` and there is no token.
-fn warn_of_missing_tokens(config: &Config, store: Arc<dyn Driver>) -> Option<AbortOnDropHandle<()>> {
-    let has_admin = config.tokens.admin_token.reveal().is_some() || config.tokens.admin_token_file.is_some();
-    if config.auth.strategies != [AuthStrategy::Tokens] || has_admin {
-        return None;
+/// Warns if the store has pools that are not used, and if no client can authenticate, because the
+/// only strategy is `tokens` and there is no token.
+async fn warn_of_store(config: Config, store: Arc<dyn Driver>) {
+    if !config.pooling.enabled && has_pools(&*store).await {
+        warn!(
+            "the store has pools, but pooling.enabled is false, so queues in pools look as if they did not exist; set it \
+             to true"
+        );
     }
-    Some(AbortOnDropHandle::new(tokio::spawn(async move {
-        if store.list_tokens(None, None, 1).await.is_ok_and(|tokens| tokens.is_empty()) {
-            warn!(
-                "auth.strategies is \"tokens\", but there is no token, so no client can authenticate; generate one with \
-                 `sukkal token generate`, and name its file in tokens.admin_token_file"
-            );
-        }
-    })))
+    let has_admin = config.tokens.admin_token.reveal().is_some() || config.tokens.admin_token_file.is_some();
+    let needs_token = config.auth.strategies == [AuthStrategy::Tokens] && !has_admin;
+    if needs_token && store.list_tokens(None, None, 1).await.is_ok_and(|tokens| tokens.is_empty()) {
+        warn!(
+            "auth.strategies is \"tokens\", but there is no token, so no client can authenticate; generate one with \
+             `sukkal token generate`, and name its file in tokens.admin_token_file"
+        );
+    }
 }
 
 /// Listens for WebSockets, if they have a listener of their own.

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{Deployment, Management, PROJECT, admin, answered, bodies, list, post, until};
-use support::redis::RedisServer;
+use support::redis::{RedisServer, child_command};
 use support::secrets;
-use support::sukkal::Sukkal;
+use support::sukkal::{MOVABLE_CLOCK, Sukkal, binary};
 
 pub(super) const PASSWORD: &str = "pool-password-8271";
 const SENTINEL_PASSWORD: &str = "sentinel-password-5530";
@@ -151,4 +151,25 @@ async fn dead_letters_and_redrives_pass_between_pools_once_and_usage_counts_both
     back.sort_by_key(|message| message["body"].to_string());
     assert_eq!(back.iter().map(|message| &message["body"]).collect::<Vec<_>>(), ["x", "y"]);
     assert_eq!(bodies(&list(&api, "dead").await), Vec::<&str>::new());
+}
+
+/// Otherwise a rekeying that leaves out the pools would say that the old keys are not needed.
+#[tokio::test]
+async fn a_store_with_pools_is_neither_checked_nor_rekeyed_without_them() {
+    let deployment = Deployment::start(&[1]).await;
+    let run = |arguments: &[&str]| {
+        let mut command = child_command(binary());
+        command.args(arguments).args(["--store", &deployment.url()]).envs([KEY, MOVABLE_CLOCK]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let expected =
+        "the store has pools, but pooling.enabled is false, so queues in pools would be left out; set it to true";
+
+    for command in ["check", "rekey"] {
+        let (code, stderr) = run(&[command]);
+        assert!(code != Some(0) && stderr.contains(expected), "{command}: {code:?} {stderr}");
+    }
+    let server = Sukkal::start_with(&deployment.url(), &[MOVABLE_CLOCK]);
+    server.logged("the store has pools, but pooling.enabled is false").await;
 }
