@@ -1,6 +1,7 @@
 //! Requests to the service: paths, headers and repetition.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,6 +48,8 @@ pub(super) struct Service {
     /// Whether any response has arrived. Before that, a refused connection is a wrong URL or a
     /// service that does not run, and is reported at once.
     has_responded: Cell<bool>,
+    /// The warnings that have been printed, each once.
+    has_warned: RefCell<HashSet<String>>,
 }
 
 impl Service {
@@ -80,6 +83,7 @@ impl Service {
             retry: settings.retry,
             noun: QUEUE,
             has_responded: Cell::new(false),
+            has_warned: RefCell::default(),
         })
     }
 
@@ -271,7 +275,11 @@ impl Request<'_> {
             Ok(if response.status.is_success() { Ok(response) } else { Err(response) })
         };
         let response = self.repeat(attempt).await?;
-        response.print_warnings();
+        for warning in response.warnings() {
+            if self.service.has_warned.borrow_mut().insert(warning.clone()) {
+                print_message(&format!("warning: {warning}"));
+            }
+        }
         Ok(response)
     }
 

@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::connection::Failure;
 use super::error::Error;
 use super::output::printable;
-use crate::exit::print_message;
 use sukkal_base::outbound::body_of;
 
 /// Maximum length of a response in bytes. A page of 20 messages of 4 MiB each, which is the largest
@@ -68,11 +67,10 @@ impl Response {
         self.headers.get_all(WARNING).iter().any(is_about_it)
     }
 
-    /// Prints which parts of the request have no effect.
-    pub(super) fn print_warnings(&self) {
-        for warning in self.headers.get_all(WARNING) {
-            print_message(&format!("warning: {}", printable(&String::from_utf8_lossy(warning.as_bytes()))));
-        }
+    /// Returns the texts that say which parts of the request have no effect.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        let texts = self.headers.get_all(WARNING).into_iter();
+        texts.map(|warning| printable(&String::from_utf8_lossy(warning.as_bytes())))
     }
 
     /// The error for a response that is not a success. `url` is that of the service.
