@@ -9,7 +9,7 @@ use super::pools::{change_list, no_pool};
 use super::range::page_limit;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use sukkal_domain::{Flavor, FlavorName, Metadata, PoolName, ProjectId};
+use sukkal_domain::{Flavor, FlavorName, Metadata, PoolName, ProjectId, Warning, WithWarnings};
 use sukkal_storage::{FLAVORS_MAX, PoolList};
 
 /// A flavor with the names of its pools.
@@ -49,7 +49,7 @@ impl Broker {
     }
 
     /// Creates a flavor that has these pools, or replaces it if it exists.
-    pub async fn create_flavor(&self, caller: &Caller, name: &str, pools: Vec<String>) -> Result<(), Error> {
+    pub async fn create_flavor(&self, caller: &Caller, name: &str, pools: Vec<String>) -> Result<Vec<Warning>, Error> {
         let project = require_client(caller)?.project.clone();
         let store = self.store.authorize(caller, Action::CreateFlavor, &project)?.admit().await?;
         let name: FlavorName = name.parse().map_err(|error| Error::Limit(format!("{error}")))?;
@@ -73,12 +73,18 @@ impl Broker {
                 Ok(())
             })
             .await
+            .map(|changed| changed.warnings)
         })
         .await
     }
 
     /// Replaces the pools of a flavor that exists, and returns it.
-    pub async fn update_flavor(&self, caller: &Caller, name: &str, pools: Vec<String>) -> Result<FlavorPools, Error> {
+    pub async fn update_flavor(
+        &self,
+        caller: &Caller,
+        name: &str,
+        pools: Vec<String>,
+    ) -> Result<WithWarnings<FlavorPools>, Error> {
         let project = require_client(caller)?.project.clone();
         let store = self.store.authorize(caller, Action::UpdateFlavor, &project)?.admit().await?;
         if pools.is_empty() {
@@ -100,7 +106,7 @@ impl Broker {
 
     /// Deletes a flavor. Its pools lose it, unless another project has a flavor with this name.
     /// Deleting an unknown flavor has no effect.
-    pub async fn delete_flavor(&self, caller: &Caller, name: &str) -> Result<(), Error> {
+    pub async fn delete_flavor(&self, caller: &Caller, name: &str) -> Result<Vec<Warning>, Error> {
         let project = require_client(caller)?.project.clone();
         let store = self.store.authorize(caller, Action::DeleteFlavor, &project)?.admit().await?;
         let name = name.to_owned();
@@ -114,6 +120,7 @@ impl Broker {
                 Ok(())
             })
             .await
+            .map(|changed| changed.warnings)
         })
         .await
     }

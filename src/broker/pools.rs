@@ -55,8 +55,9 @@ impl Broker {
         found.cloned().ok_or_else(|| no_pool(name))
     }
 
-    /// Creates a pool, or replaces it if it exists. The change must have a URI and a weight.
-    pub async fn create_pool(&self, caller: &Caller, name: &str, change: PoolChange) -> Result<(), Error> {
+    /// Creates a pool, or replaces it if it exists. The change must have a URI and a weight. Warns
+    /// about flavors, as all changes of pools and flavors do.
+    pub async fn create_pool(&self, caller: &Caller, name: &str, change: PoolChange) -> Result<Vec<Warning>, Error> {
         let store = self.store.authorize(caller, Action::CreatePool, Resource::Store)?.admit().await?;
         let name: PoolName = name.parse().map_err(|error| Error::Limit(format!("{error}")))?;
         let (Some(uri), Some(weight)) = (change.uri, change.weight) else {
@@ -64,12 +65,17 @@ impl Broker {
         };
         let (flavor, options) = (change.flavor.flatten(), change.options.unwrap_or_default());
         let pool = Pool { name, uri: uri.clone(), weight, flavor, options, is_retired: false };
-        self.change_pool(store, pool.name.clone(), Some(uri), move |_before| Ok(pool.clone())).await?;
-        Ok(())
+        let changed = self.change_pool(store, pool.name.clone(), Some(uri), move |_before| Ok(pool.clone()));
+        Ok(changed.await?.warnings)
     }
 
     /// Changes a pool that exists, and returns it.
-    pub async fn update_pool(&self, caller: &Caller, name: &str, change: PoolChange) -> Result<Pool, Error> {
+    pub async fn update_pool(
+        &self,
+        caller: &Caller,
+        name: &str,
+        change: PoolChange,
+    ) -> Result<WithWarnings<Pool>, Error> {
         let store = self.store.authorize(caller, Action::UpdatePool, Resource::Store)?.admit().await?;
         let name: PoolName = name.parse().map_err(|_| no_pool(name))?;
         let missing = name.to_string();
@@ -129,7 +135,7 @@ impl Broker {
         name: PoolName,
         uri: Option<PoolUri>,
         change: impl Fn(Option<&Pool>) -> Result<Pool, Error> + Send + Sync + 'static,
-    ) -> Result<Pool, Error> {
+    ) -> Result<WithWarnings<Pool>, Error> {
         load(&store).await?;
         if let Some(uri) = &uri {
             let database = self.check_uri(uri).await?;
@@ -139,7 +145,7 @@ impl Broker {
         self.run_to_completion(async move {
             for _ in 0..ATTEMPTS_MAX {
                 let mut list = load(&store).await?;
-                let version = list.version.clone();
+                let (version, old) = (list.version.clone(), list.clone());
                 let at = list.pools.binary_search_by(|stored| stored.pool.name.cmp(&name));
                 let before = at.ok().map(|at| &list.pools[at]);
                 let stored = this.changed(&list, before, uri.as_ref(), &change)?;
@@ -176,7 +182,7 @@ impl Broker {
                 }
                 // Refused if the list has changed, because the pool may have got queues meanwhile.
                 if store.replace_pools(version.as_ref(), &list).await? {
-                    return Ok(shown);
+                    return Ok(WithWarnings { value: shown, warnings: warnings(&old, &list) });
                 }
             }
             Err(changes_too_often())
@@ -232,16 +238,41 @@ async fn load(store: &AdmittedStore) -> Result<PoolList, Error> {
 pub(super) async fn change_list<T>(
     store: &AdmittedStore,
     change: impl Fn(&mut PoolList) -> Result<T, Error>,
-) -> Result<T, Error> {
+) -> Result<WithWarnings<T>, Error> {
     for _ in 0..ATTEMPTS_MAX {
         let before = load(store).await?;
         let mut list = before.clone();
         let outcome = change(&mut list)?;
         if list == before || store.replace_pools(before.version.as_ref(), &list).await? {
-            return Ok(outcome);
+            return Ok(WithWarnings { value: outcome, warnings: warnings(&before, &list) });
         }
     }
     Err(changes_too_often())
+}
+
+/// Returns warnings about pools and flavors that have lost each other.
+fn warnings(before: &PoolList, after: &PoolList) -> Vec<Warning> {
+    let pools = |list: &PoolList| -> Vec<_> {
+        let shown = list.pools.iter().map(|stored| &stored.pool).filter(|pool| !pool.is_retired);
+        shown.map(|pool| (pool.name.clone(), pool.flavor.clone())).collect()
+    };
+    let (old, new) = (pools(before), pools(after));
+    let of = |pools: &[(PoolName, Option<FlavorName>)], flavor: &FlavorName| {
+        pools.iter().any(|(_, own)| own.as_ref() == Some(flavor))
+    };
+    let exists = |flavor: &FlavorName| after.flavors.iter().any(|existing| existing.name == *flavor);
+    let is_emptied = |flavor: &FlavorName| of(&old, flavor) && !of(&new, flavor);
+    let mut changed = new.iter().filter(|pool| !old.contains(pool));
+    let is_nowhere = changed.clone().any(|(_, flavor)| flavor.as_ref().is_some_and(|flavor| !exists(flavor)));
+    let has_lost_it = |name| old.iter().any(|(own, flavor)| own == name && flavor.is_some());
+    [
+        (after.flavors.iter().any(|flavor| is_emptied(&flavor.name)), Warning::FlavorWithoutPools),
+        (is_nowhere, Warning::NoSuchFlavor),
+        (changed.any(|(name, flavor)| flavor.is_none() && has_lost_it(name)), Warning::PoolsWithoutFlavor),
+    ]
+    .into_iter()
+    .filter_map(|(holds, warning)| holds.then_some(warning))
+    .collect()
 }
 
 fn changes_too_often() -> Error {

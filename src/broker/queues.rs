@@ -239,7 +239,12 @@ impl Broker {
                 let metadata = Metadata::new(keys, &this.limits)?;
                 this.encryption.check(&current.metadata, &metadata)?;
                 this.check_dead_letter_queue(&caller, &current.metadata, &metadata)?;
-                this.check_flavor(&store, queue.project(), &metadata).await?;
+                let has_other_flavor = metadata.flavor() != current.metadata.flavor();
+                // The flavor of a queue may have been deleted since.
+                if has_other_flavor {
+                    this.check_flavor(&store, queue.project(), &metadata).await?;
+                }
+                let kept = (has_other_flavor && this.pooling.is_some()).then_some(Warning::FlavorKept);
                 let too_few_replicas = check_durability(&store, &queue, &current.metadata, &metadata).await?;
                 if store.update_queue(&queue, current.revision, &metadata).await? == UpdateOutcome::Done {
                     let value = metadata.with_defaults(queue.name().kind(), &this.limits);
@@ -247,7 +252,7 @@ impl Broker {
                     let (mut warnings, old) = (warnings_of(&metadata), warnings_of(&current.metadata));
                     // A response shows only the first ones.
                     warnings.sort_by_key(|warning| old.contains(warning));
-                    warnings.splice(0..0, too_few_replicas);
+                    warnings.splice(0..0, too_few_replicas.into_iter().chain(kept));
                     return Ok(WithWarnings { value, warnings });
                 }
             }

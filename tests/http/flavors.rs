@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::pools::Pooled;
+use super::warnings::warnings_of;
 use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, PATCH_TYPE, answered, refused};
 
 const CAPABILITIES: [&str; 4] = ["FIFO", "CLAIMS", "AOD", "HIGH_THROUGHPUT"];
@@ -153,4 +154,42 @@ async fn a_queue_can_name_only_a_flavor_that_has_pools() {
     assert_eq!(refused(patch("none"), 404, NOT_FOUND).await, "Flavor none does not exist");
     answered(patch("fast"), 200).await;
     assert_eq!(answered(server.get("queues/q"), 200).await.json()["_flavor"], "fast");
+}
+
+#[tokio::test]
+async fn pools_and_flavors_that_lose_each_other_get_a_warning() {
+    let server = Pooled::start();
+    server.create(&["a", "b"]).await;
+    let give = |flavor: &str, pool: &str| server.put(&format!("flavors/{flavor}"), &json!({"pool_list": [pool]}));
+    let emptied = "a flavor has lost its last pool, so no queue can be created with it; give it another pool";
+    let nowhere = "no project has the flavor of the pool, so the pool gets no new queues; create the flavor, or correct \
+                   its name";
+    let free = "a pool has no flavor now, so it gets new queues that have none";
+
+    assert_eq!(warnings_of(give("fast", "a"), 201).await, [""; 0]);
+    assert_eq!(warnings_of(give("slow", "a"), 201).await, [emptied]);
+    assert_eq!(warnings_of(server.patch("pools/a", &json!({"flavor": "fats"})), 200).await, [emptied, nowhere]);
+    assert_eq!(warnings_of(server.patch("pools/a", &json!({"flavor": "fast"})), 200).await, [""; 0]);
+    let replaced = server.put("pools/a", &json!({"uri": format!("{}/a", server.pools.url()), "weight": 7}));
+    assert_eq!(warnings_of(replaced, 201).await, [emptied, free]);
+    answered(give("fast", "a"), 201).await;
+    assert_eq!(warnings_of(server.delete("flavors/fast"), 204).await, [free]);
+}
+
+#[tokio::test]
+async fn the_flavor_of_a_queue_that_exists_does_not_move_it() {
+    let server = Pooled::start();
+    server.create(&["a", "b"]).await;
+    create(&server, "fast", &["a"]).await;
+    create(&server, "slow", &["b"]).await;
+    answered(server.put("queues/q", &json!({"_flavor": "fast"})), 201).await;
+    let set = |key: &str, value: &str| {
+        let operations = json!([{"op": "add", "path": format!("/metadata/{key}"), "value": value}]);
+        server.request(Method::PATCH, "queues/q").header("Content-Type", PATCH_TYPE).body(operations.to_string())
+    };
+
+    let kept = "\"_flavor\" does not move the queue, which stays in its pool; an operator can move it";
+    assert_eq!(warnings_of(set("_flavor", "slow"), 200).await, [kept]);
+    answered(server.delete("flavors/slow"), 204).await;
+    assert_eq!(warnings_of(set("colour", "red"), 200).await, [""; 0], "the flavor is not checked again");
 }

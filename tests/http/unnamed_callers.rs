@@ -1,6 +1,7 @@
 //! Requests without a project or a client id, for use on a machine of one's own: `default_project`
 //! and `client_id = "optional"`.
 
+use super::warnings::warnings_of;
 use super::*;
 use support::events::Events;
 use support::sukkal::CLIENT;
@@ -139,4 +140,18 @@ async fn a_page_under_another_name_of_the_machine_gets_no_defaults() {
 async fn refused_to(request: RequestBuilder, origin: &str, title: &str) {
     let answer = answered(request.header("Origin", origin), 400).await;
     assert_eq!(answer.json()["title"], title, "{origin}: {answer:?}");
+}
+
+/// Such a request would otherwise act on the default project.
+#[tokio::test]
+async fn a_misspelled_header_gets_a_warning_if_a_default_takes_its_place() {
+    let api = laptop();
+    let request = |name: &str| api.bare(Method::GET, "/v2/queues").header(name, "shop");
+
+    for (name, meant) in [("X-ProjectID", "X-Project-ID"), ("X-Client-ID", "Client-ID")] {
+        let name = name.to_lowercase();
+        let expected = format!("unknown header \"{name}\" has no effect; did you mean \"{meant}\"?");
+        assert_eq!(warnings_of(request(&name), 200).await, [expected]);
+    }
+    assert_eq!(warnings_of(request("X-Project-ID"), 200).await, [""; 0]);
 }

@@ -157,6 +157,81 @@ async fn a_redelivery_of_messages_that_do_not_exist_gets_a_warning() {
     }
 }
 
+#[tokio::test]
+async fn a_field_at_the_wrong_place_is_named_with_its_place() {
+    let api = new_project();
+    answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
+    let claim = api.post("/v2/queues/q/claims", &json!({"limit": 1, "ttl": 60}));
+    assert_eq!(warnings_of(claim, 201).await, ["field \"limit\" has no effect here; it is a query parameter"]);
+    let subscriber = json!({"subscriber": "http://example.org/", "ordered": true});
+    let subscription = api.post("/v2/queues/q/subscriptions", &subscriber);
+    let expected = "field \"ordered\" has no effect here; it is an option; send it in \"options\"";
+    assert_eq!(warnings_of(subscription, 201).await, [expected]);
+}
+
+/// Unknown names could otherwise take the place of what matters.
+#[tokio::test]
+async fn warnings_about_unknown_names_come_last_and_the_last_one_says_if_there_are_others() {
+    let api = new_project();
+    let metadata = json!({"_a": 1, "_b": 1, "_c": 1, "_d": 1, "_e": 1, "_max_claim_count": 3});
+
+    let warnings = warnings_of(api.put("/v2/queues/q?limt=1").json(&metadata), 201).await;
+
+    assert_eq!(warnings[0], "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both");
+    let unknown = "has no effect; name keys of your own without a leading \"_\"";
+    assert_eq!(warnings[1..4], ["_a", "_b", "_c"].map(|key| format!("unknown metadata key \"{key}\" {unknown}")));
+    assert_eq!(warnings[4..], ["there are other warnings; send the request again without these"]);
+}
+
+#[tokio::test]
+async fn a_credential_that_nothing_verifies_gets_a_warning() {
+    let api = new_project();
+    for (header, value) in [("Authorization", "Bearer abc"), ("X-Auth-Token", "abc")] {
+        let expected = format!(
+            "{header} is ignored, because the service verifies no credentials; its auth.strategies is empty or \"none\""
+        );
+        assert_eq!(warnings_of(api.get("/v2/queues").header(header, value), 200).await, [expected]);
+    }
+    assert_eq!(warnings_of(api.get("/v2/queues").header("Authorization", "Basic abc"), 200).await, [""; 0]);
+    let unsigned = api.get("/v2/queues").header("URL-Paths", "/v2/queues/q/messages");
+    assert_eq!(warnings_of(unsigned, 200).await, ["\"URL-Paths\" has no effect without \"URL-Signature\"; set both"]);
+}
+
+/// Browsers do not show the headers of a stream.
+#[tokio::test]
+async fn the_warnings_of_an_event_stream_are_comments_too() {
+    let api = new_project();
+    let stream = api.get("/v2/queues/q/messages?include_clamied=true").header("Accept", "text/event-stream");
+
+    let mut response = stream.send().await.unwrap();
+    let mut start = String::new();
+    while !start.contains("retry:") {
+        start += str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap();
+    }
+
+    let [missing, unknown] = [
+        "the queue does not exist",
+        "unknown query parameter \"include_clamied\" has no effect; did you mean \"include_claimed\"?",
+    ];
+    assert_eq!(start, format!(": warning: {missing}\n\n: warning: {unknown}\n\nretry: 1000\n\n"));
+}
+
+#[tokio::test]
+async fn words_of_other_services_are_translated() {
+    let api = new_project();
+    let metadata = json!({"RedrivePolicy": 1, "MessageRetentionPeriod": 600, "colour": "red"});
+    let meant = |key: &str, known: &str| {
+        format!("metadata key \"{key}\" is one of your own, which the service does not use; did you mean \"{known}\"?")
+    };
+
+    let expected =
+        [meant("RedrivePolicy", "_dead_letter_queue"), meant("MessageRetentionPeriod", "_default_message_ttl")];
+    assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 201).await, expected);
+    let message = json!([{"body": 1, "MessageGroupId": "a"}]);
+    let expected = "unknown message field \"MessageGroupId\" has no effect; did you mean \"tenant\"?";
+    assert_eq!(warnings_of(post(&api, "q", &message), 201).await, [expected]);
+}
+
 fn last_segment(path: &Value) -> &str {
     path.as_str().unwrap().rsplit('/').next().unwrap()
 }

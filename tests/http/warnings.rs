@@ -370,7 +370,7 @@ async fn each_field_without_a_meaning_gets_a_warning() {
             &["\"tenant\" is ignored, because the queue is not fair; set its \"_shards\" to the number of shards"],
         ),
         (messages, json!({"messages": [{"body": 1}], "ttl": 60}), 201, &["unknown field \"ttl\" has no effect"]),
-        (claims, json!({"limit": 1, "ttl": 60}), 201, &["unknown field \"limit\" has no effect"]),
+        (claims, json!({"limit": 1, "ttl": 60}), 201, &["field \"limit\" has no effect here; it is a query parameter"]),
         (
             "/v2/queues/q/subscriptions",
             json!({"subscriber": subscriber, "tll": 60, "options": {"orderd": true, "team": "a"}}),

@@ -279,3 +279,23 @@ super::over_each_store! {
     a_subscriber_that_unsubscribes_gets_no_more_messages_until_it_returns,
     a_forged_confirmation_is_refused,
 }
+
+#[tokio::test]
+async fn a_start_before_the_confirmation_gets_a_warning() {
+    let bench = Bench::embedded_with(REQUIRED);
+    let subscribe = |subscriber: &str, since: &str| {
+        let document = json!({ "subscriber": subscriber, "since": since });
+        bench.api.post("/v2/queues/q/subscriptions", &document)
+    };
+    let warnings_of = async |request: reqwest::RequestBuilder| {
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 201);
+        let values = response.headers().get_all("sukkal-warning").iter();
+        values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let since = "\"since\" has no effect, because the subscriber only gets messages from after its confirmation; \
+                 redeliver older ones then";
+
+    assert_eq!(warnings_of(subscribe("http://127.0.0.1/a", "now")).await, [""; 0]);
+    assert_eq!(warnings_of(subscribe("http://127.0.0.1/b", "2026-01-01T00:00:00Z")).await, [since]);
+}

@@ -25,7 +25,7 @@ const FROM: &str = "from";
 const SUBJECT: &str = "subject";
 
 /// The options with a meaning for the client. The service sets `trust_id` itself.
-const KNOWN: [&str; 12] = [
+pub const KNOWN: [&str; 12] = [
     RETRY_POLICY,
     ORDERED,
     CONCURRENCY,

@@ -11,7 +11,7 @@ use super::msgpack::{Reader, Token};
 use super::queue_id::InvalidQueueId;
 use super::retry_policy::{self, InvalidRetryPolicy};
 use super::sharding::{SHARDS_MAX, SHARDS_PER_TENANT_DEFAULT};
-use super::warning::{NameKind, UNKNOWN_NAMES_MAX, of_unknown, shown};
+use super::warning::{NameKind, UNKNOWN_NAMES_MAX, letters, of_unknown, other_word, shown};
 use super::{JsonObject, Limits, QueueKind, QueueName, Sharding, Warning};
 
 const MAX_POST_SIZE: &str = "_max_messages_post_size";
@@ -171,7 +171,8 @@ impl Metadata {
         warnings.extend(flavor.first().filter(|_| !has_pooling).map(|_| Warning::NoPools));
         let respelled = |key: &str| {
             let known = KNOWN_KEYS.into_iter().chain(has_pooling.then_some(FLAVOR));
-            let known = { known }.find(|known| letters(known).eq(letters(key)))?;
+            let known =
+                { known }.find(|known| letters(known).eq(letters(key))).or_else(|| other_word(key, &KNOWN_KEYS))?;
             Some(Warning::OwnKey { key: shown(key), known })
         };
         // The body that the action of a WebSocket has, or the same once more in it.
@@ -378,11 +379,6 @@ fn integer_of(keys: &JsonObject, key: &'static str) -> Result<Option<i64>, Inval
         None => Ok(None),
         Some(value) => integer(&value).map(Some).ok_or(InvalidMetadata::Type { key, expected: "an integer" }),
     }
-}
-
-/// Returns the letters of a key in lower case, which other spellings of it have too.
-fn letters(key: &str) -> impl Iterator<Item = char> {
-    key.chars().filter(|char| !matches!(char, '_' | '-' | ' ')).map(|char| char.to_ascii_lowercase())
 }
 
 fn check_range(keys: &JsonObject, key: &'static str, (min, max): (u64, u64)) -> Result<(), InvalidMetadata> {

@@ -13,6 +13,27 @@ pub const UNKNOWN_NAMES_MAX: usize = 4;
 const EXAMINED_MAX: u32 = 100;
 /// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
+/// Words of Amazon SQS and SNS and of other services, with those that mean the same here.
+const OTHER_WORDS: [(&str, &[&str]); 18] = [
+    ("DelaySeconds", &["delay", "_default_message_delay"]),
+    ("MessageRetentionPeriod", &["_default_message_ttl"]),
+    ("DefaultTtl", &["_default_message_ttl"]),
+    ("MessageTtl", &["_default_message_ttl"]),
+    ("RedrivePolicy", &["_dead_letter_queue"]),
+    ("DeadLetterTargetArn", &["_dead_letter_queue"]),
+    ("Dlq", &["_dead_letter_queue", "dead_letter_queue"]),
+    ("MaxReceiveCount", &["_max_claim_count"]),
+    ("MaxAttempts", &["_retry_policy", "_max_claim_count"]),
+    ("MaxRetries", &["_retry_policy"]),
+    ("VisibilityTimeout", &["ttl"]),
+    ("MaxNumberOfMessages", &["limit"]),
+    ("WaitTimeSeconds", &["wait"]),
+    ("MessageBody", &["body"]),
+    ("MessageGroupId", &["tenant"]),
+    ("FilterPolicy", &["match"]),
+    ("Headers", &["post_headers"]),
+    ("Template", &["post_data"]),
+];
 /// Minimum number of characters of a name that resembles another one.
 const NAME_CHARS_MIN: usize = 3;
 /// A name may have one wrong character in this number of them.
@@ -74,6 +95,25 @@ pub enum Warning {
     CreatedPaused(QueueKind),
     /// A list that is no event stream has the id of the last event.
     NotAStream,
+    /// A credential of a service that verifies none.
+    CredentialIgnored(&'static str),
+    /// A name has a meaning at another place.
+    Elsewhere {
+        /// The name.
+        name: &'static str,
+        /// What it is there.
+        place: &'static str,
+    },
+    /// The start of a subscription whose subscriber must confirm it first.
+    SinceIgnored,
+    /// Another flavor of a queue that exists.
+    FlavorKept,
+    /// A flavor has lost its last pool to another one.
+    FlavorWithoutPools,
+    /// A pool has a flavor that no project has.
+    NoSuchFlavor,
+    /// Pools have lost their flavor.
+    PoolsWithoutFlavor,
     /// `X-Roles` names a role that the credentials do not have.
     RolesIgnored,
     /// The service does not require that subscribers confirm.
@@ -237,8 +277,8 @@ impl<'k> UnknownNames<'k> {
             return;
         }
         self.left -= 1;
-        let warning =
-            Warning::Unknown { what: self.what, name: shown(name), nearest: nearest(name, self.known.iter().copied()) };
+        let nearest = other_word(name, self.known).or_else(|| nearest(name, self.known.iter().copied()));
+        let warning = Warning::Unknown { what: self.what, name: shown(name), nearest };
         // Names that resemble no known one may have a meaning for the client.
         let may_be_own = matches!(self.what, NameKind::Filter | NameKind::Header | NameKind::SubscriptionOption);
         let is_own = may_be_own && matches!(warning, Warning::Unknown { nearest: None, .. });
@@ -318,6 +358,25 @@ impl fmt::Display for Warning {
             Self::CreatedPaused(kind) => write!(f, "the {0} did not exist; an empty {0} was created and paused", kind.noun()),
             Self::NotAStream => {
                 f.write_str("Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"")
+            }
+            Self::CredentialIgnored(header) => {
+                write!(f, "{header} is ignored, because the service verifies no credentials; its auth.strategies is empty or \"none\"")
+            }
+            Self::Elsewhere { name, place } => write!(f, "field \"{name}\" has no effect here; it is {place}"),
+            Self::SinceIgnored => f.write_str(
+                "\"since\" has no effect, because the subscriber only gets messages from after its confirmation; redeliver older ones then",
+            ),
+            Self::FlavorKept => {
+                f.write_str("\"_flavor\" does not move the queue, which stays in its pool; an operator can move it")
+            }
+            Self::FlavorWithoutPools => {
+                f.write_str("a flavor has lost its last pool, so no queue can be created with it; give it another pool")
+            }
+            Self::NoSuchFlavor => f.write_str(
+                "no project has the flavor of the pool, so the pool gets no new queues; create the flavor, or correct its name",
+            ),
+            Self::PoolsWithoutFlavor => {
+                f.write_str("a pool has no flavor now, so it gets new queues that have none")
             }
             Self::RolesIgnored => {
                 f.write_str("X-Roles is ignored, because the credentials of the request determine its roles")
@@ -417,6 +476,17 @@ impl fmt::Display for Warning {
             ),
         }
     }
+}
+
+/// Returns the known name that means the same as a word of another service.
+pub(crate) fn other_word(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    let (_, meant) = OTHER_WORDS.iter().find(|(word, _)| letters(word).eq(letters(name)))?;
+    known.iter().copied().find(|known| meant.contains(known))
+}
+
+/// Returns the letters of a name in lower case, which other spellings of it have too.
+pub(crate) fn letters(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|char| !matches!(char, '_' | '-' | ' ')).map(|char| char.to_ascii_lowercase())
 }
 
 /// Returns a text from a client in printable ASCII, truncated if it is long.

@@ -74,8 +74,8 @@ async fn create(
     body: Body,
 ) -> Result<Response, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Body).await?;
-    broker.create_flavor(&caller, &name, flavors::parse_new(&body)?).await?;
-    Ok((StatusCode::CREATED, [(LOCATION, flavors::path(&name))]).into_response())
+    let warnings = Warnings(broker.create_flavor(&caller, &name, flavors::parse_new(&body)?).await?);
+    Ok((StatusCode::CREATED, [(LOCATION, flavors::path(&name))], warnings, ()).into_response())
 }
 
 /// Replaces the pools of a flavor, and returns the flavor.
@@ -89,7 +89,8 @@ async fn update(
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Body).await?;
     let WithWarnings { value: pools, warnings } = flavors::parse_change(&body)?;
     let flavor = broker.update_flavor(&caller, &name, pools).await?;
-    Ok((Warnings(warnings), Json(flavors::document(&flavor))).into_response())
+    let warnings = Warnings([flavor.warnings, warnings].concat());
+    Ok((warnings, Json(flavors::document(&flavor.value))).into_response())
 }
 
 /// Deletes a flavor. Deleting an unknown flavor has no effect.
@@ -97,7 +98,7 @@ async fn delete(
     State(broker): State<Broker>,
     caller: Caller,
     LastSegment(name): LastSegment,
-) -> Result<StatusCode, Error> {
-    broker.delete_flavor(&caller, &name).await?;
-    Ok(StatusCode::NO_CONTENT)
+) -> Result<Response, Error> {
+    let warnings = Warnings(broker.delete_flavor(&caller, &name).await?);
+    Ok((StatusCode::NO_CONTENT, warnings, ()).into_response())
 }

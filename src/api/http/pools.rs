@@ -78,8 +78,8 @@ async fn create(
     body: Body,
 ) -> Result<Response, Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Body).await?;
-    broker.create_pool(&caller, &name, pools::parse_new(&body)?).await?;
-    Ok((StatusCode::CREATED, [(LOCATION, pools::path(&name))]).into_response())
+    let warnings = Warnings(broker.create_pool(&caller, &name, pools::parse_new(&body)?).await?);
+    Ok((StatusCode::CREATED, [(LOCATION, pools::path(&name))], warnings, ()).into_response())
 }
 
 /// Changes what the body names of a pool, and returns the pool.
@@ -93,7 +93,8 @@ async fn update(
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Body).await?;
     let WithWarnings { value: change, warnings } = pools::parse_change(&body)?;
     let pool = broker.update_pool(&caller, &name, change).await?;
-    Ok((Warnings(warnings), Json(pools::document(&pool, false))).into_response())
+    let warnings = Warnings([pool.warnings, warnings].concat());
+    Ok((warnings, Json(pools::document(&pool.value, false))).into_response())
 }
 
 /// Deletes a pool. If it may have queues, the response has a warning.

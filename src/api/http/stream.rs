@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::response;
 use super::stream_credential::StreamCredential;
+use super::warnings::WARNING;
 use crate::api::Error;
 use crate::api::wire::messages::{MessageDocument, documents_bytes};
 use crate::api::wire::view::View;
@@ -73,6 +74,19 @@ pub(super) fn respond(
     // Without this header, nginx buffers the response.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+/// Adds the warnings in the headers of a stream to it, as comments, because browsers do not show
+/// the headers. Returns any other response as it is.
+pub(super) fn with_warnings(response: Response) -> Response {
+    let headers = response.headers();
+    if headers.get(CONTENT_TYPE).is_none_or(|media_type| media_type != EVENT_STREAM) {
+        return response;
+    }
+    let texts = headers.get_all(WARNING).iter().filter_map(|warning| warning.to_str().ok());
+    let comments: String = texts.flat_map(|warning| [": warning: ", warning, "\n\n"]).collect();
+    let comments = stream::iter([Ok(Bytes::from(comments))]);
+    response.map(|body| Body::from_stream(stream::StreamExt::chain(comments, body.into_data_stream())))
 }
 
 /// Returns the next part of a stream, and whether more follows; `None` at the end.

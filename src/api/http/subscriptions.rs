@@ -23,9 +23,10 @@ use crate::api::wire::query::Query;
 use crate::api::wire::subscriptions::{self, BODY_BYTES_MAX, SubscriptionListDocument};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
-use crate::broker::subscriptions::{ConfirmedBy, Subscribed};
+use crate::broker::messages::Since;
+use crate::broker::subscriptions::ConfirmedBy;
 use crate::broker::{self, Action, Broker};
-use sukkal_domain::{QueueKind, Warning, WithWarnings};
+use sukkal_domain::{QueueKind, WithWarnings};
 
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
 const LIST_BYTES: usize = 8_192;
@@ -112,11 +113,10 @@ async fn create(
     let token = presented_token(&headers, &settings.authenticator);
     request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
     let options = request.fields.get("options").cloned();
+    let has_since = matches!(request.since, Some(Since::Time(_)));
     let subscribed = broker.create_subscription(&caller, queue.clone(), request).await?;
     warnings.extend(broker.ignored_retry_policy(&caller, &queue, options.as_ref()).await);
-    if matches!(subscribed, Subscribed::Unconfirmed { differs: true, .. }) {
-        warnings.push(Warning::SubscriptionUnchanged);
-    }
+    warnings.extend(subscribed.warnings(has_since));
     let location = [(LOCATION, subscriptions::path(&queue))];
     Ok(match subscriptions::subscribed_document(&subscribed) {
         Some(document) => (StatusCode::CREATED, location, Warnings(warnings), Json(document)).into_response(),

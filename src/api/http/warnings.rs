@@ -1,9 +1,10 @@
 //! The `Sukkal-Warning` header, which says why a part of an accepted request has no effect. Each
-//! warning has its own header, and a response has at most five.
+//! warning has its own header, and a response has at most five. Those about unknown names come
+//! last, and the last header says if there are others.
 
 use std::convert::Infallible;
 
-use axum::http::HeaderValue;
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponseParts, ResponseParts};
 
 use sukkal_domain::Warning;
@@ -11,6 +12,7 @@ use sukkal_domain::Warning;
 pub(super) const WARNING: &str = "sukkal-warning";
 /// Maximum number of warnings of a response.
 const WARNINGS_MAX: usize = 5;
+const OTHERS: HeaderValue = HeaderValue::from_static("there are other warnings; send the request again without these");
 
 /// Warnings to add to a response.
 pub(super) struct Warnings(pub(super) Vec<Warning>);
@@ -22,11 +24,18 @@ impl IntoResponseParts for Warnings {
         if self.0.is_empty() {
             return Ok(response);
         }
-        let left = WARNINGS_MAX.saturating_sub(response.headers().get_all(WARNING).iter().count());
-        let values = self.0.iter().take(left).map(|warning| HeaderValue::try_from(warning.to_string()));
-        for value in values.flatten() {
-            response.headers_mut().append(WARNING, value);
+        let is_of_unknown = |warning: &Warning| matches!(warning, Warning::Unknown { .. } | Warning::MoreUnknown(_));
+        let (unknown, known): (Vec<_>, Vec<_>) = self.0.iter().partition(|warning| is_of_unknown(warning));
+        let new = known.into_iter().chain(unknown).filter_map(|warning| warning.to_string().try_into().ok());
+        let headers = response.headers_mut();
+        let mut values: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().chain(new).collect();
+        if values.len() > WARNINGS_MAX {
+            values.retain(|value| value != OTHERS);
+            values.truncate(WARNINGS_MAX - 1);
+            values.push(OTHERS);
         }
+        headers.remove(WARNING);
+        headers.extend(values.into_iter().map(|value| (HeaderName::from_static(WARNING), value)));
         Ok(response)
     }
 }

@@ -135,5 +135,12 @@ pub fn parse_term(bytes: &[u8]) -> Result<WithWarnings<TermDraft>, Error> {
     };
     let integer = |field: &str| fields.get(field).map(|value| json::integer(field, value)).transpose();
     let value = TermDraft { ttl_s: integer("ttl")?, grace_s: integer("grace")? };
-    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &TERM_FIELDS) })
+    Ok(WithWarnings {
+        value,
+        warnings: json::unknown_fields(
+            &fields,
+            &TERM_FIELDS,
+            &["limit", "wait"].map(|name| (name, "a query parameter")),
+        ),
+    })
 }

@@ -33,7 +33,7 @@ pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<Vec<String>>, Error> {
     let fields = parse_object(bytes)?;
     let pools = pool_list(&fields)?;
     let value = pools.ok_or_else(|| Error::Body("`pool_list` needs to be specified".to_owned()))?;
-    Ok(WithWarnings { value, warnings: unknown_fields(&fields, &[POOL_LIST]) })
+    Ok(WithWarnings { value, warnings: unknown_fields(&fields, &[POOL_LIST], &[]) })
 }
 
 /// Returns the document of a flavor.

@@ -109,10 +109,19 @@ impl Serialize for JsonBody<'_> {
     }
 }
 
-/// Returns warnings about the fields of a body with other names than these.
+/// Returns warnings about the fields of a body with other names than these. `elsewhere` has names
+/// that have a meaning at another place, and what they are there.
 #[must_use]
-pub fn unknown_fields(fields: &Map<String, Value>, known: &[&'static str]) -> Vec<Warning> {
-    of_unknown(NameKind::Field, known, fields.keys().map(String::as_str))
+pub fn unknown_fields(
+    fields: &Map<String, Value>,
+    known: &[&'static str],
+    elsewhere: &[(&'static str, &'static str)],
+) -> Vec<Warning> {
+    let is_elsewhere = |field: &str| elsewhere.iter().any(|(name, _)| *name == field);
+    let misplaced = elsewhere.iter().filter(|(name, _)| fields.contains_key(*name) && !known.contains(name));
+    let misplaced = misplaced.map(|(name, place)| Warning::Elsewhere { name, place });
+    let others = fields.keys().map(String::as_str).filter(|field| !is_elsewhere(field));
+    misplaced.chain(of_unknown(NameKind::Field, known, others)).collect()
 }
 
 /// Returns the integer in a field of a document.

@@ -33,7 +33,7 @@ pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<PoolChange>, Error> {
     if !FIELDS.iter().any(|field| fields.contains_key(*field)) {
         return Err(Error::Body("One of `uri`, `weight`, `flavor`, or `options` needs to be specified".to_owned()));
     }
-    Ok(WithWarnings { value: read(&fields)?, warnings: unknown_fields(&fields, &FIELDS) })
+    Ok(WithWarnings { value: read(&fields)?, warnings: unknown_fields(&fields, &FIELDS, &[]) })
 }
 
 /// Parses the body that moves a queue: `{"pool": …}`. An unknown field is an error.

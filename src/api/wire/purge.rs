@@ -43,7 +43,7 @@ pub fn parse(bytes: &[u8]) -> Result<WithWarnings<Vec<Kind>>, Error> {
         ));
     };
     let value = kinds.iter().map(parse_kind).collect::<Result<_, _>>()?;
-    let mut warnings = json::unknown_fields(&fields, &[RESOURCE_TYPES]);
+    let mut warnings = json::unknown_fields(&fields, &[RESOURCE_TYPES], &[]);
     warnings.extend(kinds.is_empty().then_some(Warning::NothingToPurge));
     Ok(WithWarnings { value, warnings })
 }

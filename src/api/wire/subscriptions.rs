@@ -134,7 +134,7 @@ fn delivery_document(status: &SubscriptionStatus) -> Value {
 #[must_use]
 pub fn subscribed_document(subscribed: &Subscribed) -> Option<Value> {
     match subscribed {
-        Subscribed::Created(id, key) => {
+        Subscribed::Created(id, key, _) => {
             let mut document = json!({ "subscription_id": id.to_string(), "secret": key.secret() });
             if let Some(public_key) = key.public_key() {
                 document["public_key"] = public_key.into();
@@ -188,7 +188,8 @@ pub fn warnings(fields: &Map<String, Value>, known: &'static [&'static str]) -> 
     let subscriber = fields.get("subscriber").and_then(Value::as_str);
     let of_options =
         fields.get("options").into_iter().flat_map(|options| delivery_options::warnings(options, subscriber));
-    json::unknown_fields(fields, known).into_iter().chain(of_options).collect()
+    let options = delivery_options::KNOWN.map(|name| (name, "an option; send it in \"options\""));
+    json::unknown_fields(fields, known, &options).into_iter().chain(of_options).collect()
 }
 
 /// Returns where a subscription of a connection begins: at a time, or after the message with this
@@ -232,7 +233,7 @@ pub fn parse_confirmation(body: Option<&[u8]>) -> Result<WithWarnings<bool>, Err
     let fields = body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Confirmation))?;
     let confirmed = fields.get("confirmed").and_then(Value::as_bool);
     let value = confirmed.ok_or_else(|| Error::Request("The 'confirmed' should be boolean.".to_owned()))?;
-    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &["confirmed"]) })
+    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &["confirmed"], &[]) })
 }
 
 /// Parses `{"since": …}` or `{"ids": […]}`.

@@ -11,7 +11,7 @@ use crate::broker::{Action, Broker, Error};
 use sukkal_domain::subscription_draft::InvalidSubscription;
 use sukkal_domain::{
     ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Quota, Rank, Secret, SigningKey,
-    Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState,
+    Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState, Warning,
 };
 use sukkal_storage::SubscriptionCreation;
 
@@ -29,8 +29,9 @@ pub struct SubscriptionRequest {
 /// The outcome of a request for a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subscribed {
-    /// The subscription is new. Its key is shown only now.
-    Created(SubscriptionId, SigningKey),
+    /// The subscription is new. Its key is shown only now. The last says whether it has to be
+    /// confirmed.
+    Created(SubscriptionId, SigningKey, bool),
     /// The subscription existed, and the subscriber has not confirmed it.
     Unconfirmed {
         /// The id of the subscription.
@@ -41,6 +42,19 @@ pub enum Subscribed {
     },
     /// The subscription existed, and the subscriber has confirmed it.
     Confirmed,
+}
+
+impl Subscribed {
+    /// Returns warnings about parts of the request that have no effect. `has_since` says whether
+    /// the request asks for earlier messages.
+    #[must_use]
+    pub fn warnings(&self, has_since: bool) -> Vec<Warning> {
+        match self {
+            Self::Created(.., true) if has_since => vec![Warning::SinceIgnored],
+            Self::Unconfirmed { differs: true, .. } => vec![Warning::SubscriptionUnchanged],
+            Self::Created(..) | Self::Unconfirmed { .. } | Self::Confirmed => Vec::new(),
+        }
+    }
 }
 
 impl Broker {
@@ -118,7 +132,8 @@ impl Broker {
                     self.subscriptions_changed(queue.project());
                     self.request_confirmation(queue, new.id, &new.settings, new.ttl_s, ConfirmationKind::Subscription);
                     let key = new.settings.keys.into_iter().next().expect("a new subscription has a key");
-                    return Ok(Subscribed::Created(new.id, key));
+                    let awaits = self.requires_confirmation(&new.settings.subscriber);
+                    return Ok(Subscribed::Created(new.id, key, awaits));
                 }
                 SubscriptionCreation::Exists(existing) if existing.settings.confirmed => {
                     return Ok(Subscribed::Confirmed);
@@ -196,7 +211,7 @@ mod tests {
 
     async fn new_subscription(broker: &Broker) -> SubscriptionId {
         match subscribe(broker).await {
-            Subscribed::Created(id, _) => id,
+            Subscribed::Created(id, ..) => id,
             other => panic!("{other:?}"),
         }
     }

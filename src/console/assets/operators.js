@@ -60,7 +60,7 @@ function quotas(page, { project, quotas: set }, changed) {
     const text = h('textarea', { rows: 8, spellcheck: 'false' });
     text.value = write(set, { indent: 2 }).text;
     const done = () => { close(); changed(); };
-    const close = dialog(`Quotas of ${project}`, field('Limits', text, 'JSON, such as {"messages": 100000}. The configuration applies to limits that are not listed. 0 means no limit, except for waiting_requests and event_streams.'),
+    const close = dialog(`Quotas of ${project}`, field('Limits', text, 'JSON, such as {"messages": 100000}. The configuration applies to limits that are not listed. 0 means no limit.'),
       h('div.bar', {}, page.action('Save', () => ({ method: 'PUT', path: 'v2/quotas', body: text.value }), { kind: 'primary', done }),
         page.action('Remove all', { method: 'DELETE', path: 'v2/quotas' }, { done, confirm: page.ask(`This removes all quotas of ${project}. Those of the configuration apply then.`) })));
   };

@@ -17,7 +17,7 @@ use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
 use crate::auth::{AuthenticationError, ClientCertificate};
 use crate::authentication::{Authenticator, OwnedToken, Peer, Sender, Token};
-use sukkal_domain::{AuthStrategy, role};
+use sukkal_domain::{AuthStrategy, Warning, role};
 
 pub(in crate::api::http) const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 pub(in crate::api::http) const SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
@@ -91,6 +91,18 @@ pub(in crate::api::http) fn presented_token(headers: &HeaderMap, authenticator: 
     let tokens = Some(Tokens::of(headers)).filter(|_| authenticator.verifies_tokens())?;
     let of_auth_token = |token| Token::of_auth_token(token).with_service_token(tokens.service_token);
     tokens.auth_token.map(of_auth_token).or_else(|| tokens.bearer.map(Token::of_bearer))?.to_owned()
+}
+
+/// Returns a warning if a request that nothing verifies has a credential.
+pub(super) fn ignored_credential(headers: &HeaderMap) -> Option<Warning> {
+    let tokens = Tokens::of(headers);
+    let signature = ["url-paths", "url-methods", "url-expires"].iter().any(|name| headers.contains_key(*name));
+    let without_signature = Warning::Needs { key: "URL-Paths", missing: "URL-Signature" };
+    match (tokens.auth_token, tokens.bearer) {
+        (Some(_), _) => Some(Warning::CredentialIgnored("X-Auth-Token")),
+        (None, Some(_)) => Some(Warning::CredentialIgnored("Authorization")),
+        (None, None) => signature.then_some(without_signature),
+    }
 }
 
 /// Returns the error of a request whose credential is not accepted.

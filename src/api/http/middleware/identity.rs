@@ -13,6 +13,7 @@ use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::{Client, Identity};
 use crate::authentication::{Peer, Sender};
+use sukkal_domain::warning::{NameKind, of_unknown};
 use sukkal_domain::{ClientId, ProjectId, Warning};
 
 /// Identifies a request that must take effect only once
@@ -55,7 +56,8 @@ pub(super) fn caller(
             let (project, warning) = project(headers, query)?.or_else(default).ok_or_else(missing)?;
             let roles = roles(headers)?;
             let identity = certificate.map(|subject| stated_identity(subject.to_string(), &project, &roles));
-            Ok((Client { project, id, roles, identity }, warning.into_iter().collect()))
+            let warnings = warning.into_iter().chain(misspelled(headers)).collect();
+            Ok((Client { project, id, roles, identity }, warnings))
         }
         Sender::ProxyClient(proxy) => {
             // The query is that of the client, whatever the proxy allows it.
@@ -113,6 +115,19 @@ fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> String {
             Some(certificate) => format!("a client of the proxy {certificate}"),
             None => format!("a client of the proxy {}", proxy.address),
         },
+    }
+}
+
+/// Returns a warning about each header that resembles one that identifies the caller, if a default
+/// takes the place of that one.
+fn misspelled(headers: &HeaderMap) -> Vec<Warning> {
+    let has_project = PROJECT_ID.iter().any(|name| headers.contains_key(name));
+    let missing = [(has_project, "X-Project-ID"), (headers.contains_key(&CLIENT_ID), "Client-ID")];
+    let known: Vec<_> = missing.into_iter().filter(|(is_there, _)| !is_there).map(|(_, name)| name).collect();
+    if known.is_empty() {
+        Vec::new()
+    } else {
+        of_unknown(NameKind::Header, &known, headers.keys().map(HeaderName::as_str))
     }
 }
 

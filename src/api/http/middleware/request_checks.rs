@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
 use super::audit;
-use super::authentication::{Proof, authenticate};
+use super::authentication::{Proof, authenticate, ignored_credential};
 use super::body_drain::RequestBody;
 use super::identity::{self, DURABILITY, IDEMPOTENCY_KEY};
 use super::operator;
@@ -23,6 +23,7 @@ use crate::api::http::content_negotiation::{self, prefers_events};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Service;
+use crate::api::http::stream;
 use crate::api::http::warnings::Warnings;
 use crate::api::wire::headers;
 use crate::auth::signed_url::SignedUrl;
@@ -86,7 +87,8 @@ pub(super) async fn check_and_call<T, H: Handler<T, Service>>(
     let memory = ResponseMemory::of(&request, &context.client.project, service)?;
     request.extensions_mut().insert(context);
     let response = memory.hold(handler.call(request, service.clone()).await)?;
-    Ok(if warnings.is_empty() { response } else { (Warnings(warnings), response).into_response() })
+    let response = if warnings.is_empty() { response } else { (Warnings(warnings), response).into_response() };
+    Ok(stream::with_warnings(response))
 }
 
 /// A request that meets [`Requirement::Caller`].
@@ -130,6 +132,8 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
     if !is_stream {
         content_negotiation::check(request.headers())?;
     }
+    let is_anybody = matches!(sender, Sender::Anybody(_));
+    let of_credential = is_anybody.then(|| ignored_credential(request.headers())).flatten();
     let (mut client, of_caller) = identity::caller(request.headers(), identifying_query, settings, sender)?;
     if !is_signed {
         client.roles.retain(|role| role::is_role_of_credentials(role));
@@ -156,7 +160,12 @@ fn check(request: &Request, proof: Proof, service: &Service, parameters: Paramet
     service.broker.count_request(&own_project)?;
     Ok(Checked {
         context: RequestContext { client, queue, is_signed, is_signed_for_path },
-        warnings: of_caller.into_iter().chain(of_query).chain(of_headers.into_iter().flatten()).collect(),
+        warnings: of_caller
+            .into_iter()
+            .chain(of_credential)
+            .chain(of_query)
+            .chain(of_headers.into_iter().flatten())
+            .collect(),
         handled_uri,
         credentials_count: query_counts,
     })

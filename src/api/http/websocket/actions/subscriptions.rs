@@ -16,6 +16,7 @@ use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Integer, Object, Text};
 use crate::api::wire::subscriptions;
 use crate::auth::Caller;
+use crate::broker::messages::Since;
 use crate::broker::{self, Broker};
 use sukkal_domain::{Warning, delivery_options};
 
@@ -82,8 +83,10 @@ async fn create(
         let mut request = subscriptions::parse_new_fields(fields)?;
         let token = presented_token(&headers, &settings.authenticator);
         request.user_token = token.map(|token| token.of_keystone()).unwrap_or_default();
+        let has_since = matches!(request.since, Some(Since::Time(_)));
         let outcome = broker.create_subscription(&caller, queue.clone(), request).await?;
         warnings.extend(broker.ignored_retry_policy(&caller, &queue, Some(&options)).await);
+        warnings.extend(outcome.warnings(has_since));
         match outcome {
             broker::subscriptions::Subscribed::Unconfirmed { .. } => None,
             other => subscriptions::subscribed_document(&other),
