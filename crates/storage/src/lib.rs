@@ -81,8 +81,8 @@ pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore, Watchers};
 
-/// The tables of records that checks verify and migrations copy.
-static INDEXED_TABLES: [&Table; 1] = [&tokens::TOKENS];
+/// The tables of records that migrations copy, and whose indexes checks verify.
+static COPIED_TABLES: [&Table; 2] = [&tokens::TOKENS, &quotas::QUOTAS];
 
 /// A complete store.
 pub trait Driver:

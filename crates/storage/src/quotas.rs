@@ -6,7 +6,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use uuid::Uuid;
 
 use super::error::Error;
+use super::records::{Read, Records, Row, Table, Write};
 use sukkal_domain::{ProjectId, QueueId, QueueName, Quota, QuotaOverrides};
+
+/// The quotas by project, and in the row without a key the version of their list.
+pub(super) static QUOTAS: Table = Table { tag: "quotas", prefixes: [b'm'; 4], indexes: None };
 
 /// Bytes of a stored value.
 const VALUE_BYTES: usize = 8;
@@ -15,13 +19,29 @@ const MEASURED_AT_A_TIME: usize = 16;
 
 /// Stores the quotas that operators set for single projects, and measures what projects use.
 #[async_trait]
-pub trait QuotaStore: Send + Sync {
+pub trait QuotaStore: Records {
     /// Returns the quotas of all projects that have some, or `None` if they are still those of the
     /// version `known`.
-    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error>;
+    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error> {
+        // Read before the list, so that a change which the list may lack gives another version.
+        let (_, found) = self.read_rows(&QUOTAS, vec![Read::Row(Bytes::new())]).await?;
+        let version = found.into_iter().flatten().next().map(|row| QuotaVersion(row.value));
+        if known.is_some() && version.as_ref() == known {
+            return Ok(None);
+        }
+        let rows = self.all_rows(&QUOTAS).await?;
+        let projects = rows.iter().filter(|row| !row.key.is_empty()).map(quotas_of_project);
+        Ok(Some(QuotaList { version, projects: projects.collect::<Result<_, _>>()? }))
+    }
 
     /// Replaces the quotas of the project. Empty quotas remove it from the list.
-    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error>;
+    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error> {
+        let row = Row { key: Bytes::copy_from_slice(project.as_str().as_bytes()), value: encode(quotas).into() };
+        let version = Row { key: Bytes::new(), value: QuotaVersion::random().0 };
+        let (deletes, puts) =
+            if row.value.is_empty() { (vec![row], vec![version]) } else { (Vec::new(), vec![row, version]) };
+        self.write_rows(&QUOTAS, Write { deletes, puts, ..Write::default() }).await.map(drop)
+    }
 
     /// Examines the next queues and topics of the project in byte order of their stored names, at
     /// most `examined_max`, and returns what they use together. Due changes are not applied, so
@@ -106,8 +126,15 @@ pub(super) async fn sum_usages(
     Ok(sum)
 }
 
+/// Reads the quotas of a project from their row.
+fn quotas_of_project(row: &Row) -> Result<(ProjectId, QuotaOverrides), Error> {
+    let invalid = || Error::Corrupt(format!("quotas are set for the invalid project {:?}", row.key));
+    let project = str::from_utf8(&row.key).ok().and_then(ProjectId::new).ok_or_else(invalid)?;
+    Ok((project, decode(&row.value)?))
+}
+
 /// Encodes quotas: for each one that is set, the length of its name, the name, and the limit.
-pub(super) fn encode(quotas: &QuotaOverrides) -> Vec<u8> {
+fn encode(quotas: &QuotaOverrides) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (quota, limit) in quotas.set() {
         bytes.put_u8(u8::try_from(quota.name().len()).expect("the names are short"));
@@ -118,7 +145,7 @@ pub(super) fn encode(quotas: &QuotaOverrides) -> Vec<u8> {
 }
 
 /// Decodes quotas. Quotas that only a later release knows are left out.
-pub(super) fn decode(mut bytes: &[u8]) -> Result<QuotaOverrides, Error> {
+fn decode(mut bytes: &[u8]) -> Result<QuotaOverrides, Error> {
     let mut quotas = QuotaOverrides::default();
     while bytes.has_remaining() {
         let length = usize::from(bytes.get_u8());

@@ -21,7 +21,7 @@ pub struct Table {
     /// First bytes in the registry of the embedded store: of the rows, of the indexes by project
     /// and by end, and of the numbers of rows.
     pub prefixes: [u8; 4],
-    /// The indexes of the table; `None` if rows are only read by their keys.
+    /// The indexes of the table; `None` if rows are only read by their keys, or all of them.
     pub indexes: Option<Indexes>,
 }
 
@@ -117,6 +117,13 @@ pub trait Records: Send + Sync {
     /// Runs queries in one step. Returns the time of the step (µs), and the rows that each query
     /// finds.
     async fn read_rows(&self, table: &'static Table, reads: Vec<Read>) -> Result<(u64, Vec<Vec<Row>>), Error>;
+
+    /// Returns all rows, in any order. This may take several steps: a row that another call changes
+    /// meanwhile is found as it was before or afterwards.
+    async fn all_rows(&self, table: &'static Table) -> Result<Vec<Row>, Error> {
+        let all = Read::Page { project: None, after: None, limit: usize::MAX };
+        Ok(self.read_rows(table, vec![all]).await?.1.concat())
+    }
 
     /// Makes all changes in one step if all conditions hold. If the reply is lost, the call may be
     /// repeated: a condition on a row that already has the value which the write gives it counts as

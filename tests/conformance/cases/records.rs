@@ -173,7 +173,11 @@ pub(in crate::conformance) async fn rows_are_found_by_key_and_project_and_end(su
         assert_eq!(page(subject, &own, None, limit).await, rows[..limit]);
         assert_eq!(page(subject, &own, Some(&rows[0]), limit).await, rows[1..3.min(limit + 1)]);
     }
+    let all = subject.store().all_rows(&TABLE).await.expect(OK);
+    assert!(rows.iter().all(|row| all.contains(row)) && !all.contains(&of_others));
     delete(subject, &rows).await;
     assert_eq!(read(subject, rows.iter().map(by_key).collect()).await.concat(), []);
+    let left = subject.store().all_rows(&TABLE).await.expect(OK);
+    assert!(!rows.iter().any(|row| left.contains(row)));
     assert!(!read(subject, vec![Read::Ended]).await.concat().contains(&rows[0]));
 }

@@ -24,7 +24,7 @@ use crate::embedded::transaction::writer::Step;
 use crate::migration::{Chunk, Fairness, Item, MessageSet, MigrationSource, QueueParts, Totals};
 use crate::task_lease::TaskLease;
 use crate::task_record::TaskRecord;
-use crate::{Error, INDEXED_TABLES, REPLY_BYTES_MAX, Row};
+use crate::{COPIED_TABLES, Error, REPLY_BYTES_MAX, Row};
 use sukkal_domain::{ClaimId, QueueId, SubscriptionId, TaskId, TaskState};
 
 /// Maximum number of items in a chunk.
@@ -118,19 +118,12 @@ impl<T: Table> View<T> {
             collector.finish()
         })?;
         let mut collector = Collector::new(chunks, None);
-        for table in INDEXED_TABLES {
+        for table in COPIED_TABLES {
             self.for_each_with(&table.prefixes[..1], |key, value| {
                 let row = Row { key: Bytes::copy_from_slice(&key[1..]), value: Bytes::copy_from_slice(value) };
                 collector.add(value.len(), Item::Row { table, row })
             })?;
         }
-        self.for_each_with(&keys::quotas_prefix(), |key, value| {
-            let project = keys::decode_quotas(key);
-            if project.is_none() && key != keys::quotas_prefix() {
-                return Err(damaged("a project's id"));
-            }
-            collector.add(value.len(), Item::Quotas { project, value: Bytes::copy_from_slice(value) })
-        })?;
         collector.finish()
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::entry::Entry;
 use crate::records::{Row, Table};
 use crate::task_lease::TaskLease;
-use sukkal_domain::{ClaimId, ClientId, Fence, ProjectId, QueueId, Sharding, SubscriptionId, TaskId, Tenant};
+use sukkal_domain::{ClaimId, ClientId, Fence, QueueId, Sharding, SubscriptionId, TaskId, Tenant};
 
 /// Some of the items of a queue, or of those that belong to no queue.
 #[derive(Debug)]
@@ -72,15 +72,10 @@ pub(crate) enum Item {
         last: u64,
         end_us: u64,
     },
-    /// A row of a table with indexes.
+    /// A row of a table of records.
     Row {
         table: &'static Table,
         row: Row,
-    },
-    /// The quotas of a project, or the version of their list.
-    Quotas {
-        project: Option<ProjectId>,
-        value: Bytes,
     },
 }
 

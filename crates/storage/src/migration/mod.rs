@@ -96,7 +96,7 @@ impl Counts {
                 Item::Task { .. } => self.tasks += 1,
                 Item::Outcome { .. } => self.outcomes += 1,
                 Item::Row { table, .. } => self.tokens += u64::from(table.tag == TOKENS.tag),
-                Item::Progress { .. } | Item::Attempt { .. } | Item::Tombstone { .. } | Item::Quotas { .. } => {}
+                Item::Progress { .. } | Item::Attempt { .. } | Item::Tombstone { .. } => {}
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What belongs to no queue, and is in the management store: records, such as tokens, and quotas.
+//! What belongs to no queue, and is in the management store: records, such as tokens and quotas.
 //! The catalogue is there too.
 
 use async_trait::async_trait;
@@ -6,15 +6,19 @@ use async_trait::async_trait;
 use super::PooledStore;
 use super::search::at;
 use crate::{
-    Catalogue, Epoch, Error, MeasuredQueues, NameRange, Place, PlacePage, QueueUsage, QuotaList, QuotaStore,
-    QuotaVersion, Read, Records, Row, Table, Write, Written,
+    Catalogue, Epoch, Error, MeasuredQueues, NameRange, Place, PlacePage, QueueUsage, QuotaStore, Read, Records, Row,
+    Table, Write, Written,
 };
-use sukkal_domain::{PoolName, ProjectId, QueueId, QueueName, QuotaOverrides};
+use sukkal_domain::{PoolName, ProjectId, QueueId, QueueName};
 
 #[async_trait]
 impl Records for PooledStore {
     async fn read_rows(&self, table: &'static Table, reads: Vec<Read>) -> Result<(u64, Vec<Vec<Row>>), Error> {
         self.0.management.read_rows(table, reads).await
+    }
+
+    async fn all_rows(&self, table: &'static Table) -> Result<Vec<Row>, Error> {
+        self.0.management.all_rows(table).await
     }
 
     async fn write_rows(&self, table: &'static Table, write: Write) -> Result<Written, Error> {
@@ -24,14 +28,6 @@ impl Records for PooledStore {
 
 #[async_trait]
 impl QuotaStore for PooledStore {
-    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error> {
-        self.0.management.list_quotas(known).await
-    }
-
-    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error> {
-        self.0.management.set_quotas(project, quotas).await
-    }
-
     async fn measure_queues(
         &self,
         project: &ProjectId,

@@ -12,7 +12,7 @@
 //! | `sukkal:{SLOT}:receipt` | string | empty: written by posts with a receipt, kept for 1 s |
 //! | `sukkal:{SLOT}:answer:RETRY_SLOT` | string | last reply to a post of a retry slot, kept for 30 s |
 //! | `sukkal:{set_aside}` | hash | records that a repair has found unreadable: `P/Q` and which record → its bytes |
-//! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `quotas.rs` |
+//! | `sukkal:{quotas}` | hash | the quotas that are set for projects: see `storage/quotas.rs` |
 //! | `sukkal:{janitor}` | hash | which process does maintenance: see `scripts/janitor_lease.lua` |
 //! | `sukkal:{tokens}:records` and so on | | the tokens: see `records.rs`, and `storage/tokens.rs` |
 //! | `sukkal:{pools}` | hash | the list of pools, and its version: see `storage/pools.rs` |
@@ -44,8 +44,6 @@ pub(super) const MIGRATION: &str = "sukkal:migration";
 pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 /// The records that a repair has set aside.
 pub(super) const SET_ASIDE: &str = "sukkal:{set_aside}";
-/// The quotas of all projects that have some.
-pub(super) const QUOTAS: &str = "sukkal:{quotas}";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
 /// Pattern for `SCAN` that matches every key.
@@ -53,7 +51,8 @@ pub(super) const ANY: &str = "sukkal:*";
 /// Pattern for `SCAN` that matches the first key of every queue.
 pub(super) const ANY_QUEUE: &str = "sukkal:{*}:queue";
 
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
+/// The characters that are percent-encoded.
+pub(super) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
 
 /// Names of the keys that scripts get for a queue: `scripts/shared/queue.lua` describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,59 +1,18 @@
-//! Quotas in Redis: one hash has those of all projects, and a version that changes with each of
-//! them. A process that knows the version needs no more than that.
+//! Measures what queues in Redis use.
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use tokio::try_join;
 use tracing::debug;
 
 use super::RedisStore;
-use super::keys::{self, QueueKeys};
+use super::keys::QueueKeys;
 use super::reply::parse_number;
-use super::script::QUOTA_SET;
-use crate::quotas::{decode, encode, sum_usages};
-use crate::{Error, MeasuredQueues, NameRange, QueueUsage, QuotaList, QuotaStore, QuotaVersion};
-use sukkal_domain::{ProjectId, QueueId, QueueName, QuotaOverrides};
-
-/// The field with the version of the list. No project has this id.
-const VERSION: &str = "";
-/// Approximate number of fields that one command reads.
-const FIELDS_PER_COMMAND: &str = "500";
+use crate::quotas::sum_usages;
+use crate::{Error, MeasuredQueues, NameRange, QueueUsage, QuotaStore};
+use sukkal_domain::{ProjectId, QueueId, QueueName};
 
 #[async_trait]
 impl QuotaStore for RedisStore {
-    async fn list_quotas(&self, known: Option<&QuotaVersion>) -> Result<Option<QuotaList>, Error> {
-        // Read before the list, so that a change which the list may lack gives another version.
-        let version = self.connection.command("HGET", keys::QUOTAS, &[VERSION]).await?.bytes_or_nil();
-        let version = version.map(QuotaVersion);
-        if known.is_some() && version.as_ref() == known {
-            return Ok(None);
-        }
-        let (mut projects, mut cursor) = (Vec::new(), "0".to_owned());
-        loop {
-            let args = [cursor.as_str(), "COUNT", FIELDS_PER_COMMAND];
-            let mut reply = self.connection.command("HSCAN", keys::QUOTAS, &args).await?;
-            cursor = reply.text()?;
-            let mut fields = reply.list()?;
-            while !fields.is_empty() {
-                let (project, quotas) = (fields.text()?, fields.bytes()?);
-                if project != VERSION {
-                    let project = keys::decode_project(&project)
-                        .ok_or_else(|| Error::Corrupt(format!("quotas are set for the invalid project {project:?}")))?;
-                    projects.push((project, decode(&quotas)?));
-                }
-            }
-            if cursor == "0" {
-                return Ok(Some(QuotaList { version, projects }));
-            }
-        }
-    }
-
-    async fn set_quotas(&self, project: &ProjectId, quotas: &QuotaOverrides) -> Result<(), Error> {
-        let project = Bytes::from(keys::encode_project(project).into_owned());
-        let args = vec![project, Bytes::from(encode(quotas)), QuotaVersion::random().0];
-        self.connection.run_on(&QUOTA_SET, vec![keys::QUOTAS.to_owned()], args).await.map(|_done| ())
-    }
-
     async fn measure_queues(
         &self,
         project: &ProjectId,

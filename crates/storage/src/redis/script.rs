@@ -143,7 +143,6 @@ scripts! {
     QUEUE_STATUS = Reads "queue_status" [Queue Ready Delayed Leases];
     QUEUE_SUMMARY = Reads "queue_summary" [Queue Ready InFlight Delayed];
     QUEUE_UPDATE = Writes "queue_update" [Queue Shards];
-    QUOTA_SET = Writes "quota_set" [];
     SUBSCRIPTION_ATTEMPTS = Reads "subscription_attempts" [Queue SubscriptionEnds Deliveries];
     SUBSCRIPTION_CREATE = Writes "subscription_create"
         [Queue Delayed Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];

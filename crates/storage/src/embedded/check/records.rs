@@ -8,11 +8,11 @@ use crate::embedded::check::findings::Findings;
 use crate::embedded::engine::tables::Table;
 use crate::embedded::records::{counts_with, index_entries};
 use crate::embedded::transaction::read::View;
-use crate::{Check, Error, INDEXED_TABLES, records};
+use crate::{COPIED_TABLES, Check, Error, records};
 
 impl<T: Table> View<T> {
     pub(crate) fn check_records(&self, check: &mut Check) -> Result<(), Error> {
-        for table in INDEXED_TABLES {
+        for table in COPIED_TABLES {
             self.check_table(table, &mut Findings { check, subject: format!("the {}", table.tag) })?;
         }
         Ok(())

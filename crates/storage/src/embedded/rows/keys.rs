@@ -82,7 +82,6 @@ const TOMBSTONES: u8 = b'g';
 const RECEIVED: u8 = b'a';
 const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
-const QUOTAS: u8 = b'm';
 
 /// The kinds of rows that are stored under a contents number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,21 +160,6 @@ pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
 /// Returns the common prefix of the keys of all those numbers.
 pub(crate) fn project_counts_prefix() -> [u8; 1] {
     [PROJECTS]
-}
-
-/// Returns the key of the quotas that are set for a project.
-pub(crate) fn quotas(project: &ProjectId) -> Vec<u8> {
-    [&[QUOTAS], project.as_str().as_bytes()].concat()
-}
-
-/// Returns the project of such a key.
-pub(crate) fn decode_quotas(key: &[u8]) -> Option<ProjectId> {
-    ProjectId::new(str::from_utf8(key.strip_prefix(&[QUOTAS])?).ok()?)
-}
-
-/// Returns the common prefix of these keys, which is the key of the version of their list.
-pub(crate) fn quotas_prefix() -> [u8; 1] {
-    [QUOTAS]
 }
 
 /// Returns the common prefix of the keys of a project's queues.

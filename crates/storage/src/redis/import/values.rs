@@ -11,7 +11,7 @@ use crate::entry::{Delivery, Entry};
 use crate::key::rank_of;
 use crate::migration::{Chunk, Fairness, Item, MessageSet, QueueParts};
 use crate::redis::keys::{self, KeyName, QueueKeys};
-use crate::redis::records::{entries, keys_of};
+use crate::redis::records::{entries, keys_of, stored_key};
 use crate::redis::shard_digits;
 use crate::{Error, policy, record};
 use sukkal_domain::QueueId;
@@ -72,12 +72,7 @@ impl Values {
                 for (index, member, score) in entries(table, &row)? {
                     self.sorted(&keys[index], member, score);
                 }
-                self.hash(&keys[0], row.key, row.value);
-                Ok(())
-            }
-            Item::Quotas { project, value } => {
-                let field = project.map_or_else(String::new, |project| keys::encode_project(&project).into_owned());
-                self.hash(keys::QUOTAS, field, value);
+                self.hash(&keys[0], stored_key(table, &row.key), row.value);
                 Ok(())
             }
             item => Err(Error::Corrupt(format!("an item belongs to no queue: {item:?}"))),
@@ -183,9 +178,7 @@ impl QueueValues<'_> {
                 }
                 Ok(())
             }
-            item @ (Item::Row { .. } | Item::Quotas { .. }) => {
-                Err(Error::Corrupt(format!("an item belongs to a queue: {item:?}")))
-            }
+            item @ Item::Row { .. } => Err(Error::Corrupt(format!("an item belongs to a queue: {item:?}"))),
         }
     }
 

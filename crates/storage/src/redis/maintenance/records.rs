@@ -11,11 +11,10 @@ use crate::moved_messages::OutgoingMessage;
 use crate::policy::Policy;
 use crate::redis::RedisStore;
 use crate::redis::keys::{self, QueueKeys};
-use crate::redis::records::keys_of;
 use crate::redis::reply;
 use crate::redis::subscriptions::{read_id, read_subscription};
 use crate::task_record::TaskRecord;
-use crate::{Check, Error, INDEXED_TABLES, QueueStore, SubscriptionStore, UpdateOutcome, record};
+use crate::{COPIED_TABLES, Check, Error, QueueStore, Records, Row, SubscriptionStore, UpdateOutcome, record};
 use sukkal_domain::{ClaimId, Metadata, QueueId, Revision, SubscriptionId};
 
 /// Approximate number of records that one command reads. Some have whole messages.
@@ -54,17 +53,11 @@ impl RedisStore {
 
     /// Reports the rows of tables that cannot be read.
     pub(super) async fn check_tables(&self, check: &mut Check) -> Result<(), Error> {
-        for table in INDEXED_TABLES {
+        for table in COPIED_TABLES {
             let Some(indexes) = &table.indexes else { continue };
-            let ([rows, ..], mut cursor) = (keys_of(table), "0".to_owned());
-            loop {
-                for (key, value) in self.scan(&rows, &mut cursor).await? {
-                    if let Err(error) = (indexes.check)(&key, &value) {
-                        check.add_finding(format_args!("the {}", table.tag), error.reason());
-                    }
-                }
-                if cursor == "0" {
-                    break;
+            for Row { key, value } in self.all_rows(table).await? {
+                if let Err(error) = (indexes.check)(&key, &value) {
+                    check.add_finding(format_args!("the {}", table.tag), error.reason());
                 }
             }
         }
@@ -145,7 +138,7 @@ impl RedisStore {
     async fn unreadable(&self, queue: &QueueId, key: &str, read: Reader) -> Result<Vec<(Bytes, Error)>, Error> {
         let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
         loop {
-            let records = self.scan(key, &mut cursor).await?;
+            let records = self.scan(key, &mut cursor, RECORDS_PER_STEP).await?;
             let errors = records.into_iter().filter_map(|(name, record)| {
                 let error = read(queue, &name, &record).err()?;
                 Some((name, error))
@@ -157,9 +150,15 @@ impl RedisStore {
         }
     }
 
-    /// Reads the next fields of a hash with their values. The cursor is 0 again at the end.
-    async fn scan(&self, key: &str, cursor: &mut String) -> Result<Vec<(Bytes, Bytes)>, Error> {
-        let args = [cursor.as_str(), "COUNT", RECORDS_PER_STEP];
+    /// Reads about `count` more fields of a hash with their values. The cursor is 0 again at the
+    /// end.
+    pub(in crate::redis) async fn scan(
+        &self,
+        key: &str,
+        cursor: &mut String,
+        count: &str,
+    ) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        let args = [cursor.as_str(), "COUNT", count];
         let mut reply = self.connection.command("HSCAN", key, &args).await?;
         *cursor = reply.text()?;
         let (mut fields, mut found) = (reply.list()?, Vec::new());
