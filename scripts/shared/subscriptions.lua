@@ -23,17 +23,16 @@ local function has_subscription(id)
 end
 
 -- Loads the queue and the number of its subscriptions. Returns whether due changes must be applied
--- first, and whether a subscription has expired, which queue_apply_due removes too.
+-- first. A subscription that has expired is one.
 local function load_subscriptions()
   local is_due
   is_due, call.subscription_count = load_queue('n')
   if not call.subscription_count then
-    return is_due, false
+    return is_due
   end
   call.subscription_count = tonumber(call.subscription_count)
   local first = redis.call('ZRANGE', call.subscription_ends, 0, 0, 'WITHSCORES')
-  local has_expired = first[2] and tonumber(first[2]) <= math.floor(call.now / 1000000)
-  return is_due or has_expired, has_expired
+  return is_due or first[2] and tonumber(first[2]) <= math.floor(call.now / 1000000)
 end
 
 -- Returns the token, the subscriber, the revision, the start of the ttl and the ttl of a record;
@@ -43,15 +42,6 @@ local function unpack_subscription(record)
   if is_readable then
     return token, subscriber, last_revision, began, ttl_s
   end
-end
-
--- Stores a subscription. A former record must have been removed.
-local function store_subscription(id, token, subscriber, revision, began, ttl_s, settings)
-  local record = struct.pack(SUBSCRIPTION, token, #subscriber, subscriber, revision, began, ttl_s) .. settings
-  redis.call('HSET', call.subscriptions, id, record)
-  redis.call('HSET', call.subscribers, subscriber, id)
-  redis.call('ZADD', call.subscription_ids, 0, id)
-  redis.call('ZADD', call.subscription_ends, decimal(math.floor(began / 1000000) + ttl_s), id)
 end
 
 -- Records that a subscription was created, changed or removed. The version goes on after that of an

@@ -311,6 +311,7 @@ suite! {
             repeating_a_creation_has_no_effect,
             a_queue_has_one_subscription_of_a_subscriber,
             concurrent_creations_of_a_subscriber_create_one,
+            a_creation_succeeds_or_finds_a_subscription_that_is_being_deleted,
             a_queue_has_a_maximum_number_of_subscriptions,
             a_queue_that_does_not_exist_has_no_subscriptions,
             subscriptions_are_listed_in_the_order_of_their_ids,

@@ -32,7 +32,7 @@ pub(super) const ID_BYTES: usize = 16;
 const RETRY_NAME_BYTES: usize = ID_BYTES + KEY_BYTES;
 
 /// The numbers at the start of a stored subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SubscriptionHead {
     pub(super) revision: u64,
     /// When its time to live began, in microseconds since 1970.

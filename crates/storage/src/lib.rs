@@ -73,7 +73,8 @@ pub use records::{Condition, Indexed, Indexes, Read, Records, Row, Table, Write,
 pub use redrive::run_redrive;
 pub use sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
 pub use subscriptions::{
-    SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
+    StoredSubscription, StoredSubscriptions, SubscriptionChange, SubscriptionCreation, SubscriptionPage,
+    SubscriptionStore, SubscriptionUpdate, SubscriptionWrite, SubscriptionWritten,
 };
 pub use task_lease::{LeaseFence, TaskLeases};
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};

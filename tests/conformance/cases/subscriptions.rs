@@ -109,6 +109,27 @@ pub(in crate::conformance) async fn concurrent_creations_of_a_subscriber_create_
     }
 }
 
+/// The subscription that has the subscriber may be deleted before a creation has read it.
+pub(in crate::conformance) async fn a_creation_succeeds_or_finds_a_subscription_that_is_being_deleted(
+    subject: &Subject,
+) {
+    let queue = subject.queue("q").await;
+    let create_and_delete = async || {
+        for _ in 0..20 {
+            let new = subscription("http://a");
+            match subject.try_subscribe(&queue, &new).await {
+                SubscriptionCreation::Created => subject.unsubscribe(&queue, new.id).await,
+                SubscriptionCreation::Exists(other) => assert_eq!(other.settings, new.settings),
+                outcome => panic!("{outcome:?}"),
+            }
+        }
+    };
+
+    join_all((0..4).map(|_| create_and_delete())).await;
+
+    assert_eq!(subject.subscription_ids(&queue).await, []);
+}
+
 pub(in crate::conformance) async fn a_queue_has_a_maximum_number_of_subscriptions(subject: &Subject) {
     let queue = subject.queue("q").await;
     let create = async |new: NewSubscription| subject.store().create_subscription(&queue, &new, 3).await.expect(OK);
@@ -245,6 +266,8 @@ pub(in crate::conformance) async fn a_list_shows_each_subscription_as_a_get_does
         found.subscription.age_s = listed.subscription.age_s;
         assert_eq!(listed, found);
     }
+    let before_all = SubscriptionId::from_bytes([0; 16]);
+    assert_eq!(subject.find_subscription(&queue, before_all).await, None);
 }
 
 pub(in crate::conformance) async fn an_expired_subscription_does_not_exist(subject: &Subject) {

@@ -1,43 +1,31 @@
 //! Subscriptions of queues in pools.
 
+use std::ops::Bound;
+
 use async_trait::async_trait;
 
 use super::PooledStore;
 use super::search::at;
-use crate::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate};
-use sukkal_domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
+use crate::{Error, StoredSubscriptions, SubscriptionStore, SubscriptionWrite, SubscriptionWritten};
+use sukkal_domain::{Attempt, QueueId, SubscriptionId};
 
 #[async_trait]
 impl SubscriptionStore for PooledStore {
-    async fn create_subscription(
+    async fn read_subscriptions(
         &self,
         queue: &QueueId,
-        new: &NewSubscription,
-        count_max: u32,
-    ) -> Result<SubscriptionCreation, Error> {
-        at!(self, queue, store => store.create_subscription(queue, new, count_max))
-    }
-
-    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
-        at!(self, queue, store => store.get_subscription(queue, id))
-    }
-
-    async fn list_subscriptions(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
+        from: Bound<SubscriptionId>,
         limit: usize,
-    ) -> Result<SubscriptionPage, Error> {
-        at!(self, queue, store => store.list_subscriptions(queue, after, limit))
+    ) -> Result<StoredSubscriptions, Error> {
+        at!(self, queue, store => store.read_subscriptions(queue, from, limit))
     }
 
-    async fn update_subscription(
+    async fn write_subscription(
         &self,
         queue: &QueueId,
-        id: SubscriptionId,
-        change: &SubscriptionChange,
-    ) -> Result<SubscriptionUpdate, Error> {
-        at!(self, queue, store => store.update_subscription(queue, id, change))
+        write: &SubscriptionWrite,
+    ) -> Result<SubscriptionWritten, Error> {
+        at!(self, queue, store => store.write_subscription(queue, write))
     }
 
     async fn delete_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<(), Error> {

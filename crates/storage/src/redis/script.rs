@@ -144,16 +144,13 @@ scripts! {
     QUEUE_SUMMARY = Reads "queue_summary" [Queue Ready InFlight Delayed];
     QUEUE_UPDATE = Writes "queue_update" [Queue Shards];
     SUBSCRIPTION_ATTEMPTS = Reads "subscription_attempts" [Queue SubscriptionEnds Deliveries];
-    SUBSCRIPTION_CREATE = Writes "subscription_create"
-        [Queue Delayed Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
     SUBSCRIPTION_DELETE = Frees "subscription_delete"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Due];
     SUBSCRIPTION_DELETE_ALL = Frees "subscription_delete_all"
         [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Retries RetryTimes Due];
-    SUBSCRIPTION_GET = Reads "subscription_get" [Queue Delayed Subscriptions SubscriptionEnds Deliveries];
     SUBSCRIPTION_LIST = Reads "subscription_list" [Queue Delayed Subscriptions SubscriptionIds SubscriptionEnds Deliveries];
-    SUBSCRIPTION_UPDATE = Writes "subscription_update"
-        [Queue Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
+    SUBSCRIPTION_WRITE = Writes "subscription_write"
+        [Queue Delayed Subscriptions Subscribers SubscriptionIds SubscriptionEnds Deliveries Due];
     TASK_CREATE = Writes "task_create" [Queue Messages Delayed Tasks TaskLeases Due];
     TASK_FINISH = Frees "task_finish" [Queue Tasks TaskLeases];
     TASK_LEASE = Frees "task_lease" [Queue TaskLeases];

@@ -1,4 +1,6 @@
-//! Subscriptions in Redis: create, get, list, update and delete them.
+//! Subscriptions in Redis: read, write and delete them.
+
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
@@ -9,15 +11,14 @@ use super::arguments;
 use super::keys::QueueKeys;
 use super::reply;
 use super::script::{
-    SUBSCRIPTION_ATTEMPTS, SUBSCRIPTION_CREATE, SUBSCRIPTION_DELETE, SUBSCRIPTION_DELETE_ALL, SUBSCRIPTION_GET,
-    SUBSCRIPTION_LIST, SUBSCRIPTION_UPDATE,
+    SUBSCRIPTION_ATTEMPTS, SUBSCRIPTION_DELETE, SUBSCRIPTION_DELETE_ALL, SUBSCRIPTION_LIST, SUBSCRIPTION_WRITE,
 };
 use crate::delivery_record::{self, ID_BYTES};
 use crate::{
-    Error, FeedState, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore,
-    SubscriptionUpdate, unless_unreadable,
+    Error, FeedState, StoredSubscription, StoredSubscriptions, SubscriptionStore, SubscriptionWrite,
+    SubscriptionWritten,
 };
-use sukkal_domain::{Attempt, NewSubscription, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
+use sukkal_domain::{Attempt, QueueId, Rank, Subscription, SubscriptionId};
 
 /// Number of bytes of the token of an update, which begins a record in Redis.
 const TOKEN_BYTES: usize = 16;
@@ -26,90 +27,55 @@ const LENGTH_BYTES: usize = 4;
 
 #[async_trait]
 impl SubscriptionStore for RedisStore {
-    async fn create_subscription(
+    async fn read_subscriptions(
         &self,
         queue: &QueueId,
-        new: &NewSubscription,
-        count_max: u32,
-    ) -> Result<SubscriptionCreation, Error> {
-        let args = [
-            subscription_id(new.id),
-            Bytes::copy_from_slice(new.settings.subscriber.as_bytes()),
-            arguments::number(new.ttl_s),
-            delivery_record::encode_settings(&new.settings).into(),
-            new.after.map_or_else(Bytes::new, |after| arguments::number(after.micros())),
-            arguments::number(count_max.into()),
-        ];
-        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_CREATE, queue, &args).await?;
-        match kind.as_str() {
-            "created" => Ok(SubscriptionCreation::Created),
-            "exists" => {
-                let (now_us, id) = (reply.number()?, read_id(&reply.bytes()?)?);
-                let read = read_subscription(id, &reply.bytes()?, now_us);
-                let known = read.map_err(|error| error.of(format_args!("queue {queue}, subscription {id}")));
-                known.map(SubscriptionCreation::Exists)
-            }
-            "too_many" => Ok(SubscriptionCreation::TooMany),
-            "absent" => Ok(SubscriptionCreation::NoQueue),
-            kind => Err(reply::unknown_kind(SUBSCRIPTION_CREATE.name, kind)),
-        }
-    }
-
-    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
-        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_GET, queue, &[subscription_id(id)]).await?;
-        match kind.as_str() {
-            "none" => Ok(None),
-            "subscription" => {
-                let (now_us, records) = (reply.number()?, [reply.bytes_or_nil(), reply.bytes_or_nil()]);
-                let (total, lost_until_us) = (reply.number()?, reply.number()?);
-                let feed = FeedState { now_us, total, lost_until_us, ..FeedState::default() };
-                read_status(queue, id, records, &feed).map(Some)
-            }
-            kind => Err(reply::unknown_kind(SUBSCRIPTION_GET.name, kind)),
-        }
-    }
-
-    async fn list_subscriptions(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
+        from: Bound<SubscriptionId>,
         limit: usize,
-    ) -> Result<SubscriptionPage, Error> {
-        let args = [after.map_or_else(Bytes::new, subscription_id), arguments::number(limit as u64)];
+    ) -> Result<StoredSubscriptions, Error> {
+        let from = match &from {
+            Bound::Included(id) => [b"[", &id.as_bytes()[..]].concat(),
+            Bound::Excluded(id) => [b"(", &id.as_bytes()[..]].concat(),
+            Bound::Unbounded => b"-".to_vec(),
+        };
+        let args = [from.into(), arguments::number(limit as u64)];
         let (_subscriptions, mut reply) = self.run_applying_due(&SUBSCRIPTION_LIST, queue, &args).await?;
         let (now_us, total, lost_until_us) = (reply.number()?, reply.number()?, reply.number()?);
         let feed = FeedState { now_us, total, lost_until_us, ..FeedState::default() };
-        let is_last = reply.number()? == 1;
-        let mut page = SubscriptionPage::default();
-        while !reply.is_empty() {
-            let id = read_id(&reply.bytes()?)?;
-            let records = [reply.bytes_or_nil(), reply.bytes_or_nil()];
-            page.reached = Some(id).filter(|_| !is_last);
-            page.subscriptions.extend(unless_unreadable(read_status(queue, id, records, &feed))?);
+        let mut stored = StoredSubscriptions { feed, rows: Vec::new(), is_last: reply.number()? == 1 };
+        let (mut ids, mut records, mut progress) = (reply.list()?, reply.list()?, reply.list()?);
+        while !ids.is_empty() {
+            let record = shared_form(&records.bytes_or_nil().unwrap_or_default());
+            let progress = progress.bytes_or_nil().unwrap_or_default();
+            stored.rows.push(StoredSubscription { id: read_id(&ids.bytes()?)?, record, progress });
         }
-        Ok(page)
+        Ok(stored)
     }
 
-    async fn update_subscription(
+    async fn write_subscription(
         &self,
         queue: &QueueId,
-        id: SubscriptionId,
-        change: &SubscriptionChange,
-    ) -> Result<SubscriptionUpdate, Error> {
+        write: &SubscriptionWrite,
+    ) -> Result<SubscriptionWritten, Error> {
+        let number_or_empty = |number: Option<u64>| number.map_or_else(Bytes::new, arguments::number);
+        let token = write.last_known_revision.map_or(*write.id.as_bytes(), |_| *Uuid::new_v4().as_bytes());
         let args = [
-            subscription_id(id),
-            arguments::number(change.last_known_revision.0),
-            Bytes::copy_from_slice(change.settings.subscriber.as_bytes()),
-            change.ttl_s.map_or_else(Bytes::new, arguments::number),
-            delivery_record::encode_settings(&change.settings).into(),
-            Bytes::copy_from_slice(Uuid::new_v4().as_bytes()),
+            subscription_id(write.id),
+            Bytes::copy_from_slice(&token),
+            number_or_empty(write.last_known_revision.map(|revision| revision.0)),
+            Bytes::copy_from_slice(write.settings.subscriber.as_bytes()),
+            number_or_empty(write.ttl_s),
+            delivery_record::encode_settings(&write.settings).into(),
+            number_or_empty(write.after.map(Rank::micros)),
+            arguments::number(write.count_max.into()),
         ];
-        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_UPDATE, queue, &args).await?;
+        let (kind, mut reply) = self.run_applying_due(&SUBSCRIPTION_WRITE, queue, &args).await?;
         match kind.as_str() {
-            "done" => Ok(SubscriptionUpdate::Done),
-            "stale" => Ok(SubscriptionUpdate::Stale),
-            "taken" => Ok(SubscriptionUpdate::SubscriberTaken(read_id(&reply.bytes()?)?)),
-            kind => Err(reply::unknown_kind(SUBSCRIPTION_UPDATE.name, kind)),
+            "done" => Ok(SubscriptionWritten::Done),
+            "stale" => Ok(SubscriptionWritten::Stale),
+            "taken" => Ok(SubscriptionWritten::SubscriberTaken(read_id(&reply.bytes()?)?)),
+            "too_many" => Ok(SubscriptionWritten::TooMany),
+            kind => Err(reply::unknown_kind(SUBSCRIPTION_WRITE.name, kind)),
         }
     }
 
@@ -146,28 +112,15 @@ pub(super) fn read_id(bytes: &[u8]) -> Result<SubscriptionId, Error> {
     <[u8; ID_BYTES]>::try_from(bytes).map(SubscriptionId::from_bytes).map_err(invalid)
 }
 
-/// Reads a subscription and how far its deliveries have come. `records` are its record and that of
-/// its progress.
-fn read_status(
-    queue: &QueueId,
-    id: SubscriptionId,
-    records: [Option<Bytes>; 2],
-    feed: &FeedState,
-) -> Result<SubscriptionStatus, Error> {
-    let [record, progress] = records.map(Option::unwrap_or_default);
-    let read = || {
-        let FeedState { now_us, total, lost_until_us, .. } = *feed;
-        let subscription = read_subscription(id, &record, now_us)?;
-        let progress = delivery_record::decode_progress(queue, &progress)?;
-        Ok(SubscriptionStatus { lost_until_us, ..SubscriptionStatus::new(subscription, progress, total, now_us) })
-    };
-    read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
+/// Reads the record of a subscription in Redis.
+pub(super) fn read_subscription(id: SubscriptionId, record: &Bytes, now_us: u64) -> Result<Subscription, Error> {
+    delivery_record::decode_subscription(id, &shared_form(record), now_us)
 }
 
-/// Reads the record of a subscription, as `scripts/shared/subscriptions.lua` describes it.
-pub(super) fn read_subscription(id: SubscriptionId, record: &[u8], now_us: u64) -> Result<Subscription, Error> {
+/// Returns the part of a record in Redis that all drivers share: `scripts/shared/subscriptions.lua`
+/// describes it. Returns nothing if the record is too short.
+fn shared_form(record: &Bytes) -> Bytes {
     let subscriber_bytes = record.get(TOKEN_BYTES..TOKEN_BYTES + LENGTH_BYTES).map(|mut length| length.get_u32());
     let start = subscriber_bytes.map(|bytes| TOKEN_BYTES + LENGTH_BYTES + bytes as usize);
-    let record = start.and_then(|start| record.get(start..)).unwrap_or_default();
-    delivery_record::decode_subscription(id, record, now_us)
+    start.filter(|start| *start <= record.len()).map_or_else(Bytes::new, |start| record.slice(start..))
 }

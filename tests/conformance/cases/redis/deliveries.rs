@@ -10,7 +10,7 @@ use sukkal_storage::{DeliverySignal, Error, Schedule, SubscriptionCreation};
 use tokio::sync::broadcast::Receiver;
 use uuid::Uuid;
 
-use super::keys::existing_parts;
+use super::keys::{existing_parts, key};
 use crate::conformance::cases::delivery_helpers::{
     attempt, delivered, expiring_subscription, next_signal, retry, settings, subscription,
 };
@@ -149,6 +149,16 @@ async fn deliveries_go_on_in_a_full_redis() {
     assert_eq!(subject.find_subscription(&queue, other).await, None);
     assert_eq!(subject.store().check().await.expect(OK).findings, [""; 0]);
     assert_eq!(subject.try_subscribe(&queue, &subscription("http://c")).await, SubscriptionCreation::Created);
+}
+
+#[tokio::test]
+async fn a_subscriber_without_its_subscription_is_an_error() {
+    let (server, subject, queue, _id) = backend().await;
+    server.command(&["HSET", &key(&queue, "subscribers"), "http://b", "0123456789abcdef"]);
+
+    let refused = subject.store().create_subscription(&queue, &subscription("http://b"), 10).await;
+
+    assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
 }
 
 /// Waits until this number of processes receives signals.

@@ -3,13 +3,12 @@
 
 use crate::delivery_record::{SubscriptionHead, decode_subscription, encode_progress, encode_subscription};
 use crate::embedded::deliveries::read::{feed_total, id_key, last_rank, read_id, subscriber_key};
-use crate::embedded::engine::error::damaged;
 use crate::embedded::rows::delivery::DeliveryRow;
 use crate::embedded::rows::keys::{self, Part};
 use crate::embedded::rows::state::QueueState;
 use crate::embedded::transaction::write::WriteTransaction;
-use crate::{Error, SubscriptionChange, SubscriptionCreation, SubscriptionUpdate, subscription_changes};
-use sukkal_domain::{NewSubscription, Progress, Subscription, SubscriptionId, SubscriptionSettings};
+use crate::{Error, SubscriptionWrite, SubscriptionWritten, subscription_changes};
+use sukkal_domain::{Progress, Subscription, SubscriptionId};
 
 /// Number of due changes as which the removal of a subscription counts.
 const REMOVAL_COST: usize = 20;
@@ -17,61 +16,50 @@ const REMOVAL_COST: usize = 20;
 const LONGEST_KEY_END: [u8; 64] = [u8::MAX; 64];
 
 impl WriteTransaction<'_> {
-    pub(super) fn create_subscription(
+    /// Creates or changes a subscription, as [`SubscriptionWrite`] says.
+    pub(super) fn write_subscription(
         &mut self,
         number: u64,
-        new: &NewSubscription,
-        count_max: u32,
+        write: &SubscriptionWrite,
         now_us: u64,
-    ) -> Result<SubscriptionCreation, Error> {
+    ) -> Result<SubscriptionWritten, Error> {
+        let SubscriptionWrite { id, last_known_revision, ref settings, ttl_s, after, count_max } = *write;
         let state = self.state(number)?;
-        if self.view.subscription(&state, new.id)?.is_some() {
-            return Ok(SubscriptionCreation::Created);
+        let record = self.view.subscription(&state, id)?;
+        let last = record.as_deref().map(SubscriptionHead::decode).transpose()?;
+        match (last, last_known_revision) {
+            (Some(_), None) => return Ok(SubscriptionWritten::Done),
+            (last, Some(known)) if last.is_none_or(|last| last.revision != known.0) => {
+                return Ok(SubscriptionWritten::Stale);
+            }
+            _ => {}
         }
-        if let Some(id) = self.view.subscription_of(&state, &new.settings.subscriber)? {
-            let record = self.view.subscription(&state, id)?.ok_or_else(|| damaged("a subscription"))?;
-            return Ok(SubscriptionCreation::Exists(decode_subscription(id, &record, now_us)?));
+        let same = self.view.subscription_of(&state, &settings.subscriber)?;
+        if let Some(other) = same.filter(|other| *other != id) {
+            return Ok(SubscriptionWritten::SubscriberTaken(other));
         }
-        if state.subscription_count >= count_max.into() {
-            return Ok(SubscriptionCreation::TooMany);
+        if last.is_none() && state.subscription_count >= count_max.into() {
+            return Ok(SubscriptionWritten::TooMany);
         }
         let state = self.with_subscriptions(number, now_us)?;
-        self.change_state(number, |state| state.subscription_count += 1)?;
-        let head = SubscriptionHead { revision: now_us, began_us: now_us, ttl_s: new.ttl_s };
-        self.put_subscription(number, &state, new.id, head, &new.settings)?;
-        let last = last_rank(&state);
-        let position = new.after.unwrap_or(last).min(last);
-        let progress = Progress { position, counted_to: last, feed_total: feed_total(&state), ..Progress::default() };
-        self.put(&id_key(&state, Part::Progress, new.id), &encode_progress(&progress))?;
-        self.note_subscription_change(number, new.id)?;
-        Ok(SubscriptionCreation::Created)
-    }
-
-    pub(super) fn update_subscription(
-        &mut self,
-        number: u64,
-        id: SubscriptionId,
-        change: &SubscriptionChange,
-        now_us: u64,
-    ) -> Result<SubscriptionUpdate, Error> {
-        let state = self.state(number)?;
-        let Some(record) = self.view.subscription(&state, id)? else {
-            return Ok(SubscriptionUpdate::Stale);
-        };
-        let head = SubscriptionHead::decode(&record)?;
-        if head.revision != change.last_known_revision.0 {
-            return Ok(SubscriptionUpdate::Stale);
+        if let Some(record) = record {
+            self.remove_subscription_keys(&state, id, &record)?;
+        } else {
+            self.change_state(number, |state| state.subscription_count += 1)?;
+            let (end, feed_total) = (last_rank(&state), feed_total(&state));
+            let position = after.unwrap_or(end).min(end);
+            let progress = Progress { position, counted_to: end, feed_total, ..Progress::default() };
+            self.put(&id_key(&state, Part::Progress, id), &encode_progress(&progress))?;
         }
-        let same = self.view.subscription_of(&state, &change.settings.subscriber)?;
-        if let Some(other) = same.filter(|other| *other != id) {
-            return Ok(SubscriptionUpdate::SubscriberTaken(other));
-        }
-        self.remove_subscription_keys(&state, id, &record)?;
-        let (began_us, ttl_s) = change.ttl_s.map_or((head.began_us, head.ttl_s), |ttl_s| (now_us, ttl_s));
-        let head = SubscriptionHead { revision: now_us.max(head.revision + 1), began_us, ttl_s };
-        self.put_subscription(number, &state, id, head, &change.settings)?;
+        let former = last.unwrap_or_default();
+        let (began_us, ttl_s) = ttl_s.map_or((former.began_us, former.ttl_s), |ttl_s| (now_us, ttl_s));
+        let head = SubscriptionHead { revision: now_us.max(former.revision + 1), began_us, ttl_s };
+        self.put(&id_key(&state, Part::Subscription, id), &encode_subscription(head, settings))?;
+        self.put(&subscriber_key(&state, &settings.subscriber), id.as_bytes())?;
+        self.put(&keys::timed(state.subscriptions, Part::SubscriptionEnd, head.end_s(), id.as_bytes()), &[])?;
+        self.note_due(number, head.end_s().saturating_mul(1_000_000))?;
         self.note_subscription_change(number, id)?;
-        Ok(SubscriptionUpdate::Done)
+        Ok(SubscriptionWritten::Done)
     }
 
     /// Removes a subscription with everything that belongs to it. Has no effect if it does not
@@ -130,21 +118,6 @@ impl WriteTransaction<'_> {
             self.put_delivery_row(&state, &DeliveryRow::new(now_us))?;
         }
         self.state(number)
-    }
-
-    /// Writes a subscription and the keys by which it is found.
-    fn put_subscription(
-        &mut self,
-        number: u64,
-        state: &QueueState,
-        id: SubscriptionId,
-        head: SubscriptionHead,
-        settings: &SubscriptionSettings,
-    ) -> Result<(), Error> {
-        self.put(&id_key(state, Part::Subscription, id), &encode_subscription(head, settings))?;
-        self.put(&subscriber_key(state, &settings.subscriber), id.as_bytes())?;
-        self.put(&keys::timed(state.subscriptions, Part::SubscriptionEnd, head.end_s(), id.as_bytes()), &[])?;
-        self.note_due(number, head.end_s().saturating_mul(1_000_000))
     }
 
     /// Removes the keys by which a subscription is found.

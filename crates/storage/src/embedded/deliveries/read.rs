@@ -4,9 +4,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::delivery_record::{
-    decode_progress, decode_retry, decode_subscription, newest_attempts, retry_entry, retry_name_of_entry,
-};
+use crate::delivery_record::{decode_retry, newest_attempts, retry_entry, retry_name_of_entry};
 use crate::embedded::engine::error::damaged;
 use crate::embedded::engine::tables::Table;
 use crate::embedded::holders;
@@ -14,11 +12,8 @@ use crate::embedded::rows::delivery::DeliveryRow;
 use crate::embedded::rows::keys::{self, Part};
 use crate::embedded::rows::state::QueueState;
 use crate::embedded::transaction::read::View;
-use crate::{Error, FeedState, REPLY_BYTES_MAX, RetryKey};
-use sukkal_domain::{Attempt, Progress, QueueId, Rank, Retry, SubscriptionId, SubscriptionStatus};
-
-/// The id and the record of a subscription.
-pub(super) type SubscriptionRecord = (SubscriptionId, Vec<u8>);
+use crate::{Error, FeedState, REPLY_BYTES_MAX, RetryKey, StoredSubscription, StoredSubscriptions};
+use sukkal_domain::{Attempt, QueueId, Rank, Retry, SubscriptionId};
 
 impl<T: Table> View<T> {
     /// Returns whether deliveries are due in a queue whose due changes have been applied.
@@ -47,27 +42,32 @@ impl<T: Table> View<T> {
         Ok(changes.map(|changes| changes.value().to_vec()).unwrap_or_default())
     }
 
-    /// Returns the records of the next subscriptions, as many as a reply may have, and whether no
-    /// subscription follows.
-    pub(super) fn subscriptions_after(
+    /// Returns the next subscriptions, as many as a reply may have.
+    pub(super) fn stored_subscriptions(
         &self,
         state: &QueueState,
-        after: Option<SubscriptionId>,
+        from: Bound<SubscriptionId>,
         limit: usize,
-    ) -> Result<(Vec<SubscriptionRecord>, bool), Error> {
+        now_us: u64,
+    ) -> Result<StoredSubscriptions, Error> {
+        let feed = FeedState { now_us, total: feed_total(state), ..FeedState::default() };
+        let mut stored = StoredSubscriptions { feed, ..StoredSubscriptions::default() };
         let all = keys::part_prefix(state.subscriptions, Part::Subscription);
-        let (after, end) = (after.map(|id| id_key(state, Part::Subscription, id)), keys::prefix_end(&all));
-        let range = (Bound::Excluded(after.as_ref().unwrap_or(&all).as_slice()), Bound::Excluded(&*end));
-        let (mut subscriptions, mut bytes) = (Vec::new(), 0);
-        for entry in self.contents.range::<&[u8]>(range)? {
+        let (from, end) = (from.map(|id| id_key(state, Part::Subscription, id)), keys::prefix_end(&all));
+        let first = if from == Bound::Unbounded { Bound::Included(&all) } else { from.as_ref() };
+        let mut bytes = 0;
+        for entry in self.contents.range::<&[u8]>((first.map(Vec::as_slice), Bound::Excluded(&*end)))? {
             let (key, record) = entry?;
             bytes += record.value().len();
-            if subscriptions.len() == limit || bytes > REPLY_BYTES_MAX && !subscriptions.is_empty() {
-                return Ok((subscriptions, false));
+            if stored.rows.len() == limit || bytes > REPLY_BYTES_MAX && !stored.rows.is_empty() {
+                return Ok(stored);
             }
-            subscriptions.push((read_id(keys::rest(key.value()))?, record.value().to_vec()));
+            let (id, record) = (read_id(keys::rest(key.value()))?, Bytes::copy_from_slice(record.value()));
+            let progress = self.contents.get(&*id_key(state, Part::Progress, id))?;
+            let progress = progress.map_or_else(Bytes::new, |progress| Bytes::copy_from_slice(progress.value()));
+            stored.rows.push(StoredSubscription { id, record, progress });
         }
-        Ok((subscriptions, true))
+        Ok(StoredSubscriptions { is_last: true, ..stored })
     }
 
     /// Returns the id of the subscription with this subscriber.
@@ -93,29 +93,6 @@ impl<T: Table> View<T> {
             }
         }
         Ok(found)
-    }
-
-    /// Returns a subscription, by its record, and how far its deliveries have come.
-    pub(super) fn status(
-        &self,
-        queue: &QueueId,
-        state: &QueueState,
-        id: SubscriptionId,
-        record: &[u8],
-        now_us: u64,
-    ) -> Result<SubscriptionStatus, Error> {
-        let read = || {
-            let subscription = decode_subscription(id, record, now_us)?;
-            let progress = self.progress(queue, state, id)?;
-            Ok(SubscriptionStatus::new(subscription, progress, feed_total(state), now_us))
-        };
-        read().map_err(|error: Error| error.of(format_args!("queue {queue}, subscription {id}")))
-    }
-
-    /// Returns the progress of a subscription, which must exist.
-    pub(super) fn progress(&self, queue: &QueueId, state: &QueueState, id: SubscriptionId) -> Result<Progress, Error> {
-        let record = self.contents.get(&*id_key(state, Part::Progress, id))?;
-        decode_progress(queue, record.ok_or_else(|| damaged("the progress of a subscription"))?.value())
     }
 
     /// Returns the attempts of a subscription, the newest first.

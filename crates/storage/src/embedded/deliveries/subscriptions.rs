@@ -1,66 +1,35 @@
 //! Subscription operations of the store.
 
+use std::ops::Bound;
+
 use async_trait::async_trait;
 
 use crate::embedded::store::EmbeddedStore;
-use crate::{
-    Error, SubscriptionChange, SubscriptionCreation, SubscriptionPage, SubscriptionStore, SubscriptionUpdate,
-    unless_unreadable,
-};
-use sukkal_domain::{Attempt, NewSubscription, QueueId, SubscriptionId, SubscriptionStatus};
+use crate::{Error, StoredSubscriptions, SubscriptionStore, SubscriptionWrite, SubscriptionWritten};
+use sukkal_domain::{Attempt, QueueId, SubscriptionId};
 
 #[async_trait]
 impl SubscriptionStore for EmbeddedStore {
-    async fn create_subscription(
+    async fn read_subscriptions(
         &self,
         queue: &QueueId,
-        new: &NewSubscription,
-        count_max: u32,
-    ) -> Result<SubscriptionCreation, Error> {
-        let new = new.clone();
-        self.write_up_to_date(queue, SubscriptionCreation::NoQueue, move |store, number, now_us| {
-            store.create_subscription(number, &new, count_max, now_us)
-        })
-        .await
-    }
-
-    async fn get_subscription(&self, queue: &QueueId, id: SubscriptionId) -> Result<Option<SubscriptionStatus>, Error> {
-        let of = queue.clone();
-        let found = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            let record = view.subscription(state, id)?;
-            record.map(|record| view.status(&of, state, id, &record, now_us)).transpose()
-        });
-        Ok(found.await?.flatten())
-    }
-
-    async fn list_subscriptions(
-        &self,
-        queue: &QueueId,
-        after: Option<SubscriptionId>,
+        from: Bound<SubscriptionId>,
         limit: usize,
-    ) -> Result<SubscriptionPage, Error> {
-        let of = queue.clone();
-        let listed = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            let (records, is_last) = view.subscriptions_after(state, after, limit)?;
-            let mut page = SubscriptionPage::default();
-            for (id, record) in records {
-                page.reached = Some(id).filter(|_| !is_last);
-                page.subscriptions.extend(unless_unreadable(view.status(&of, state, id, &record, now_us))?);
-            }
-            Ok(page)
+    ) -> Result<StoredSubscriptions, Error> {
+        let read = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
+            view.stored_subscriptions(state, from, limit, now_us)
         });
-        Ok(listed.await?.unwrap_or_default())
+        Ok(read.await?.unwrap_or_default())
     }
 
-    async fn update_subscription(
+    async fn write_subscription(
         &self,
         queue: &QueueId,
-        id: SubscriptionId,
-        change: &SubscriptionChange,
-    ) -> Result<SubscriptionUpdate, Error> {
-        let change = change.clone();
-        self.write_up_to_date(queue, SubscriptionUpdate::Stale, move |store, number, now_us| {
-            store.update_subscription(number, id, &change, now_us)
+        write: &SubscriptionWrite,
+    ) -> Result<SubscriptionWritten, Error> {
+        let write = write.clone();
+        self.write_up_to_date(queue, SubscriptionWritten::Stale, move |store, number, now_us| {
+            store.write_subscription(number, &write, now_us)
         })
         .await
     }
