@@ -126,8 +126,10 @@ impl Endpoint {
     /// Waits until the endpoint has received at least this many notifications, and returns them.
     pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
         let mut counter = self.count.clone();
-        let reached = timeout(PATIENCE, counter.wait_for(|received| *received >= count)).await;
-        assert!(reached.is_ok(), "only {} of {count} notifications came", self.received().len());
+        // The count must not stay borrowed here: the endpoint changes it while it has the lock of
+        // the list.
+        let has_reached = timeout(PATIENCE, counter.wait_for(|received| *received >= count)).await.is_ok();
+        assert!(has_reached, "only {} of {count} notifications came", self.received().len());
         self.received()
     }
 
