@@ -2,7 +2,7 @@
 --
 -- KEYS  own keys, and those of all contents (shared/moving.lua)
 -- ARGV  1 label
--- Returns 'begun'; 'late' if the store knows a later place of the queue; or 'occupied' if it still has
+-- Returns 'begun'; 'late' if the store knows a later location of the queue; or 'occupied' if it still has
 --       dead letters of an earlier queue of that name, or the queue itself.
 assert(#ARGV == 1, 'move_begin: 1 argument')
 local OWN_KEYS = 5

@@ -4,7 +4,7 @@
 -- KEYS  own keys, and those of all contents (shared/moving.lua)
 -- ARGV  1 label
 -- Returns {'frozen', the contents as shared/moving.lua describes them}; {'absent'} if the queue does
---       not exist; or {'late'} if the store knows a later place of the queue.
+--       not exist; or {'late'} if the store knows a later location of the queue.
 assert(#ARGV == 1, 'move_freeze: 1 argument')
 local OWN_KEYS = 5
 local label = tonumber(ARGV[1])

@@ -117,7 +117,7 @@ impl Broker {
         let create = run("create_queue", async {
             if let Some(pool) = pool {
                 let access = self.store.authorize(&Caller::System, Action::CreateQueue, &queue)?;
-                access.admit().await?.place_queue(&queue, pool).await?;
+                access.admit().await?.locate_queue(&queue, pool).await?;
             }
             self.create_queue(caller, queue.clone(), JsonObject::default()).await
         })

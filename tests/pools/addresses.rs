@@ -1,4 +1,4 @@
-//! Pools whose addresses change, pools that refuse new queues, and places of queues that do not
+//! Pools whose addresses change, pools that refuse new queues, and locations of queues that do not
 //! exist.
 
 use std::process::Output;

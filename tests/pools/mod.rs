@@ -1,5 +1,5 @@
 //! Real services whose queues are in pools: which pool a queue gets, what a process remembers about
-//! its place, and what happens while a pool is down.
+//! its location, and what happens while a pool is down.
 //!
 //! The checkers of `feed_order`, `exclusive_claims` and `push/campaign`, and the crash tests in
 //! `faults`, use these deployments too.
@@ -9,11 +9,11 @@ mod aliases;
 mod disturber;
 mod durability;
 mod guide;
+mod locations;
 mod move_requests;
 mod mover;
 mod moves;
 mod outage;
-mod places;
 mod retirement;
 mod spread;
 

@@ -18,12 +18,12 @@ async fn new_queues_are_spread_by_weights_and_flavors() {
     let deployment = Deployment::start(&[3, 1, 0]).await;
     let server = deployment.serve_with(&[("SUKKAL_POOLING__VIRTUAL_POOL", "false")]);
     let api = server.project(PROJECT);
-    let place = |queue: &str| deployment.pools_of(PROJECT, queue).concat();
+    let location = |queue: &str| deployment.pools_of(PROJECT, queue).concat();
 
     let mut found = BTreeSet::new();
     for number in 0..100 {
         post(&api, &format!("q{number}"), "m").await;
-        found.insert(place(&format!("q{number}")));
+        found.insert(location(&format!("q{number}")));
     }
     assert_eq!(found, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
 
@@ -31,7 +31,7 @@ async fn new_queues_are_spread_by_weights_and_flavors() {
     unavailable(api.put("/v2/queues/slow").json(&json!({"_flavor": "slow"}))).await;
     answered(admin(&server, Method::PATCH, "pools/c").json(&json!({"weight": 1})), 200).await;
     answered(api.put("/v2/queues/slow").json(&json!({"_flavor": "slow"})), 201).await;
-    assert_eq!(place("slow"), "c");
+    assert_eq!(location("slow"), "c");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The catalogue: which pool has the messages of a queue. The management store keeps it. The trait,
 //! its results and their meaning.
 //!
-//! A queue is in the catalogue from before it exists until after it is deleted. Its place has an
+//! A queue is in the catalogue from before it exists until after it is deleted. Its location has an
 //! epoch, and a pool creates the queue under that epoch. After a deletion, the pool refuses that
 //! epoch and earlier ones. So a pool has a queue only if the catalogue says so, or is about to say
 //! that the queue is deleted.
@@ -21,16 +21,17 @@ use sukkal_domain::{Creation, PoolName, ProjectId, QueueId, QueueName};
 /// may undo the move.
 pub(super) const MOVE_LEASE_DURATION: Duration = Duration::from_secs(5);
 
-/// Number of a place of a queue. Each place has a higher one than the earlier places of the queue.
+/// Number of a location of a queue. Each location has a higher one than the earlier locations of
+/// the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub(super) u64);
 
 /// Where a queue is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The pool; `None` for the virtual pool.
     pub pool: Option<PoolName>,
-    /// The epoch of this place.
+    /// The epoch of this location.
     pub epoch: Epoch,
 }
 
@@ -52,17 +53,17 @@ pub(super) enum MoveState {
 
 /// The next queues of a project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlacePage {
+pub struct LocationPage {
     /// The queues, in byte order of their names. A queue that is in the catalogue need not exist
     /// yet, or any more.
-    pub queues: Vec<(QueueName, Place)>,
+    pub queues: Vec<(QueueName, Location)>,
     /// The last name examined, from which the list continues; `None` at its end.
     pub reached: Option<QueueName>,
 }
 
 /// The outcome of creating a queue in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlacedCreation {
+pub enum LocatedCreation {
     /// The queue exists.
     Done(Creation),
     /// Nothing was created: this epoch of the queue has ended in the pool, so that the queue needs
@@ -74,36 +75,36 @@ pub enum PlacedCreation {
 #[async_trait]
 pub trait Catalogue: Send + Sync {
     /// Returns where the queue is, or `None` if it is not in the catalogue.
-    async fn find_queue(&self, queue: &QueueId) -> Result<Option<Place>, Error>;
+    async fn find_location(&self, queue: &QueueId) -> Result<Option<Location>, Error>;
 
-    /// Puts the queue into this pool, unless it is in the catalogue. Returns its place.
-    async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error>;
+    /// Puts the queue into this pool, unless it is in the catalogue. Returns its location.
+    async fn locate_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Location, Error>;
 
-    /// Gives the queue another place, in the same pool or in another one, if it still has the place
-    /// `known`. The epoch is `lowest`, or the one after that of `known` if that is higher. Returns
-    /// the place that the queue has then, or `None` if it is not in the catalogue.
-    async fn replace_place(
+    /// Gives the queue another location, in the same pool or in another one, if it still has the
+    /// location `known`. The epoch is `lowest`, or the one after that of `known` if that is higher.
+    /// Returns the location that the queue has then, or `None` if it is not in the catalogue.
+    async fn replace_location(
         &self,
         queue: &QueueId,
-        known: &Place,
+        known: &Location,
         pool: Option<&PoolName>,
         lowest: Epoch,
-    ) -> Result<Option<Place>, Error>;
+    ) -> Result<Option<Location>, Error>;
 
-    /// Removes the queue from the catalogue if it still has this place, which is in a pool. The
-    /// epoch of its next place is above `last_number`, the last rank, fence or number that the
+    /// Removes the queue from the catalogue if it still has this location, which is in a pool. The
+    /// epoch of its next location is above `last_number`, the last rank, fence or number that the
     /// queue may have assigned.
-    async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error>;
+    async fn remove_location(&self, queue: &QueueId, known: &Location, last_number: u64) -> Result<(), Error>;
 
     /// Examines the first of these names, at most `examined_max`.
-    async fn list_places(
+    async fn list_locations(
         &self,
         project: &ProjectId,
         names: &NameRange,
         examined_max: usize,
-    ) -> Result<PlacePage, Error>;
+    ) -> Result<LocationPage, Error>;
 
     /// Notifies all waiters of the queue, in all processes that watch it in this store, because its
-    /// place has changed.
-    async fn announce_place(&self, queue: &QueueId) -> Result<(), Error>;
+    /// location has changed.
+    async fn notify_moved(&self, queue: &QueueId) -> Result<(), Error>;
 }

@@ -49,7 +49,7 @@ pub mod watch;
 mod watchers;
 
 pub use admission::{Admission, AdmissionControl, Load, Permit, Weight};
-pub use catalogue::{Catalogue, Epoch, Place, PlacePage, PlacedCreation};
+pub use catalogue::{Catalogue, Epoch, LocatedCreation, Location, LocationPage};
 pub use claims::{ClaimOutcome, ClaimStore, POP_TERM, PREFERRED_IN_A_ROW_MAX};
 use claims::{DEAD_LETTER_STEPS_MAX, LISTED_MESSAGES_MAX};
 pub use deliveries::{

@@ -62,13 +62,13 @@ pub trait Destinations: Send + Sync {
 
     /// Ends the moves of this queue to other pools whose processes have died, and removes what
     /// moves have left. A single store has none.
-    async fn settle_moves(&self, _queue: &QueueId) -> Result<(), Error> {
+    async fn resolve_moves(&self, _queue: &QueueId) -> Result<(), Error> {
         Ok(())
     }
 
     /// Takes this queue out of the catalogue if it is in a pool that does not have it, now and when
     /// this was called before. A single store has no pools.
-    async fn settle_place(&self, _queue: &QueueId) -> Result<(), Error> {
+    async fn resolve_location(&self, _queue: &QueueId) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::middleware::metering::Meters;
 use super::websocket::limits::WebSocketLimits;
-use super::websocket::places::Places;
+use super::websocket::slots::Slots;
 use crate::api::wire::checksum::Checksums;
 use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
@@ -51,7 +51,7 @@ pub struct Service {
     /// Memory for responses and for replies over WebSockets.
     pub(super) responses: MemoryBudget,
     /// The places of WebSockets.
-    pub(super) socket_places: Places,
+    pub(super) socket_slots: Slots,
 }
 
 /// Configuration of the API.
@@ -109,7 +109,7 @@ impl Service {
         paths: impl Iterator<Item = &'static str>,
     ) -> Self {
         Self {
-            socket_places: Places::new(settings.websocket.connections_max),
+            socket_slots: Slots::new(settings.websocket.connections_max),
             broker,
             settings: Arc::new(settings),
             meters: Arc::new(Meters::new(&metrics, paths)),

@@ -51,7 +51,7 @@ impl MigrationSource for EmbeddedStore {
     async fn has_pools(&self) -> Result<bool, Error> {
         self.read_on_blocking_thread(|view| {
             for (_, row) in view.all_with(&[QUEUES])? {
-                if QueueRow::decode(&row)?.0.is_placed() {
+                if QueueRow::decode(&row)?.0.is_located() {
                     return Ok(true);
                 }
             }

@@ -97,7 +97,7 @@ impl Maintenance for EmbeddedStore {
                 }
                 // It is in a pool, which maintains it.
                 Err(Error::NoQueue) => {
-                    if let Err(error) = self.parts.other_stores.destinations(self)?.settle_place(queue).await {
+                    if let Err(error) = self.parts.other_stores.destinations(self)?.resolve_location(queue).await {
                         tracing::debug!(%queue, %error, "cannot find out whether a queue is in its pool");
                     }
                 }

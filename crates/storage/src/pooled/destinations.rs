@@ -47,12 +47,12 @@ impl Destinations for WeakStore {
         self.upgrade()?.receive_moved(batch).await
     }
 
-    async fn settle_moves(&self, queue: &QueueId) -> Result<(), Error> {
+    async fn resolve_moves(&self, queue: &QueueId) -> Result<(), Error> {
         self.upgrade()?.settle_everywhere(queue).await
     }
 
-    async fn settle_place(&self, queue: &QueueId) -> Result<(), Error> {
-        self.upgrade()?.settle_place(queue).await
+    async fn resolve_location(&self, queue: &QueueId) -> Result<(), Error> {
+        self.upgrade()?.resolve_location(queue).await
     }
 }
 

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::PooledStore;
 use super::live_pools::ListedPool;
-use super::place_walk::PlaceWalk;
+use super::location_walk::LocationWalk;
 use crate::{DatabaseId, Error, Moved, PoolList, PoolStore, PoolsVersion, StoredPool};
 use sukkal_domain::{Pool, PoolName, QueueId};
 
@@ -127,21 +127,21 @@ impl PooledStore {
     }
 
     /// Searches the whole catalogue for queues of these pools. Returns the pools that have none.
-    /// Places of queues that do not exist in these pools are removed. A pool whose deleted queues
-    /// have dead letters to forward is in use, and so is one that does not answer, because it may
-    /// have some.
+    /// Locations of queues that do not exist in these pools are removed. A pool whose deleted
+    /// queues have dead letters to forward is in use, and so is one that does not answer, because
+    /// it may have some.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the catalogue has more names than the search may examine.
     async fn unused_pools(&self, mut pools: Vec<PoolName>, names_max: Option<usize>) -> Result<Vec<PoolName>, Error> {
-        let (mut walk, mut examined) = (PlaceWalk::default(), 0);
+        let (mut walk, mut examined) = (LocationWalk::default(), 0);
         while let Some(queues) = walk.next(&*self.0.management).await? {
             examined += queues.len();
-            for (queue, place) in queues {
-                let Some(at) = pools.iter().position(|pool| place.pool.as_ref() == Some(pool)) else { continue };
+            for (queue, location) in queues {
+                let Some(at) = pools.iter().position(|pool| location.pool.as_ref() == Some(pool)) else { continue };
                 // A pool that does not answer may have the queue.
-                if !self.remove_empty_place(&queue, &place).await.unwrap_or(false) {
+                if !self.remove_empty_location(&queue, &location).await.unwrap_or(false) {
                     pools.remove(at);
                 }
             }

@@ -9,7 +9,7 @@ use super::PooledStore;
 use super::search::{at, is_same};
 use crate::quotas::sum_usages;
 use crate::{
-    Driver, Error, MeasuredQueues, NameRange, Place, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
+    Driver, Error, Location, MeasuredQueues, NameRange, QueueListing, QueuePage, QueueStore, QueueUsage, QuotaStore,
     unless_unreadable,
 };
 use sukkal_domain::{Metadata, PoolName, ProjectId, Queue, QueueId, QueueName, Revision, Summary};
@@ -20,14 +20,15 @@ const READS_IN_FLIGHT_MAX: usize = 64;
 impl PooledStore {
     /// Lists queues by the catalogue. A queue whose pool is down is listed without its metadata,
     /// unless the listing needs it, so that a project sees the names of all its queues.
-    pub(super) async fn list_placed_queues(
+    pub(super) async fn list_located_queues(
         &self,
         project: &ProjectId,
         listing: &QueueListing,
     ) -> Result<QueuePage, Error> {
-        let page = self.0.management.list_places(project, &listing.names, listing.examined_max).await?;
+        let page = self.0.management.list_locations(project, &listing.names, listing.examined_max).await?;
         let matching = page.queues.into_iter().filter(|(name, _)| listing.includes(name));
-        let reads: Vec<_> = matching.map(|(name, place)| self.read_listed(project, name, place, listing)).collect();
+        let reads: Vec<_> =
+            matching.map(|(name, location)| self.read_listed(project, name, location, listing)).collect();
         QueuePage::read(reads, page.reached, listing).await
     }
 
@@ -35,13 +36,13 @@ impl PooledStore {
         &self,
         project: &ProjectId,
         name: QueueName,
-        place: Place,
+        location: Location,
         listing: &QueueListing,
     ) -> Result<Option<(QueueName, Queue)>, Error> {
         let queue = QueueId::new(project.clone(), name.clone())
             .map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")))?;
-        let found = if self.is_up(place.pool.as_ref()) {
-            self.store_of(place.pool.as_ref())?.get_queue(&queue).await
+        let found = if self.is_up(location.pool.as_ref()) {
+            self.store_of(location.pool.as_ref())?.get_queue(&queue).await
         } else {
             Err(Error::Unavailable("the pool is down".to_owned()))
         };
@@ -50,7 +51,7 @@ impl PooledStore {
             Ok(None) | Err(Error::NoQueue) => (self.get_queue(&queue).await, true),
             found => (found, false),
         };
-        match (found, place.pool) {
+        match (found, location.pool) {
             (Ok(found), _) => Ok(found.map(|found| (name, found))),
             (Err(error @ Error::Corrupt(_)), _) => unless_unreadable(Err(error)),
             (Err(Error::Unavailable(_)), Some(pool)) if listing.needs_metadata && !is_moving => {
@@ -66,20 +67,20 @@ impl PooledStore {
     /// Measures the next queues of the catalogue. Those of a pool that is down count as this
     /// process has last measured them, so that quotas still bound what their project stores
     /// elsewhere.
-    pub(super) async fn measure_placed_queues(
+    pub(super) async fn measure_located_queues(
         &self,
         project: &ProjectId,
         after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
-        let page = self.0.management.list_places(project, &NameRange::after(after), examined_max).await?;
+        let page = self.0.management.list_locations(project, &NameRange::after(after), examined_max).await?;
         let queue = |name| QueueId::new(project.clone(), name);
-        let queues = page.queues.into_iter().filter_map(|(name, place)| Some((queue(name).ok()?, place.pool)));
-        let measurements: Vec<_> = queues.map(|(queue, pool)| self.measure_placed(queue, pool)).collect();
+        let queues = page.queues.into_iter().filter_map(|(name, location)| Some((queue(name).ok()?, location.pool)));
+        let measurements: Vec<_> = queues.map(|(queue, pool)| self.measure_located(queue, pool)).collect();
         Ok(MeasuredQueues { usage: sum_usages(measurements).await?, reached: page.reached })
     }
 
-    async fn measure_placed(&self, queue: QueueId, pool: Option<PoolName>) -> Result<QueueUsage, Error> {
+    async fn measure_located(&self, queue: QueueId, pool: Option<PoolName>) -> Result<QueueUsage, Error> {
         let last_usages = &self.0.last_usages;
         if self.is_up(pool.as_ref()) {
             match self.measure_queue(&queue).await {
@@ -100,7 +101,7 @@ impl PooledStore {
 
     /// Summarizes the queues of each store by one call to it. Returns the summaries of the first
     /// queues, up to the one that its store has left out.
-    pub(super) async fn summarize_placed_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
+    pub(super) async fn summarize_located_queues(&self, queues: &[QueueId]) -> Result<Vec<Summary>, Error> {
         let stores: Vec<_> = queues.iter().map(|queue| self.store_with(queue)).collect();
         let stores: Vec<_> = stream::iter(stores).buffered(READS_IN_FLIGHT_MAX).try_collect().await?;
         let mut groups: Vec<(Arc<dyn Driver>, Vec<usize>)> = Vec::new();

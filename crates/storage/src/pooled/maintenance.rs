@@ -95,15 +95,15 @@ impl AdmissionControl for PooledStore {
     }
 
     fn known_queue_admission(&self, queue: &QueueId) -> Option<Arc<Admission>> {
-        self.0.places.get(queue).map(|located| located.store.queue_admission(queue))
+        self.0.locations.get(queue).map(|located| located.store.queue_admission(queue))
     }
 
     async fn locate(&self, queue: &QueueId, wait_max: Duration) -> Result<(), Error> {
         self.wait_for_move(queue, wait_max).await?;
         let project = queue.project();
         let _permit = self.project_admission(project).acquire(project, wait_max).await?;
-        if let Some(place) = self.0.management.find_queue(queue).await? {
-            self.locate_at(queue, place).await?;
+        if let Some(location) = self.0.management.find_location(queue).await? {
+            self.locate_at(queue, location).await?;
         }
         Ok(())
     }

@@ -4,38 +4,39 @@
 //!
 //! A process remembers where queues are. This may be outdated, so a store that does not have the
 //! queue refuses the operation, and the process asks the catalogue: see `search.rs`. So an
-//! operation on a queue whose place is known needs no more round trips than without pools.
+//! operation on a queue whose location is known needs no more round trips than without pools.
 //!
-//! A queue is put into the catalogue, then created in its pool under the epoch of its place. It is
-//! deleted in its pool, then removed from the catalogue. Each step may be repeated. A crash in
-//! between leaves a place without a queue, which the next creation uses, or which the janitor
+//! A queue is put into the catalogue, then created in its pool under the epoch of its location. It
+//! is deleted in its pool, then removed from the catalogue. Each step may be repeated. A crash in
+//! between leaves a location without a queue, which the next creation uses, or which the janitor
 //! removes.
 //!
-//! A place names its pool, and the list of pools has the address. The address does not change while
-//! the catalogue has a place in the pool. So an operation that changes anything at a place, or
-//! concludes that a queue does not exist, refreshes the list after it has read the place.
+//! A location names its pool, and the list of pools has the address. The address does not change
+//! while the catalogue has a location in the pool. So an operation that changes anything at a
+//! location, or concludes that a queue does not exist, refreshes the list after it has read the
+//! location.
 
 mod claims;
 mod databases;
 mod deliveries;
 mod destinations;
-mod empty_places;
+mod empty_locations;
 mod follow;
 mod known_pools;
 mod lists;
 mod live_pools;
+mod location_walk;
+mod locations;
 mod maintenance;
+mod management_store;
 mod messages;
 mod moves;
 mod open;
-mod place_walk;
-mod places;
 mod pools;
 mod queues;
 mod search;
 mod subscriptions;
 mod tasks;
-mod unplaced;
 mod watch;
 mod weak;
 
@@ -48,8 +49,8 @@ use tokio::sync::broadcast;
 
 use self::known_pools::KnownPools;
 use self::live_pools::Pools;
+use self::locations::{EmptyLocations, Locations, Subscribed};
 use self::moves::RunningMoves;
-use self::places::{EmptyPlaces, Places, Subscribed};
 use super::embedded::EmbeddedStore;
 use super::redis::{RedisPools, RedisStore};
 use super::{DeliverySignal, Destinations, Driver, QueueUsage, Schedule, UriCipher};
@@ -67,11 +68,11 @@ struct Parts {
     /// The management store, if it is in Redis.
     virtual_redis: Option<RedisStore>,
     /// An empty store, which answers for queues that do not exist.
-    nowhere: Arc<EmbeddedStore>,
+    no_queues: Arc<EmbeddedStore>,
     options: Options,
     pools: Pools,
-    places: Places,
-    empty_places: EmptyPlaces,
+    locations: Locations,
+    empty_locations: EmptyLocations,
     running_moves: RunningMoves,
     subscribed: Subscribed,
     /// What queues in pools used when they were last measured, as far as this process remembers.

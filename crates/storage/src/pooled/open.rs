@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 
 use super::known_pools::KnownPools;
 use super::live_pools::Pools;
+use super::locations::{EmptyLocations, Locations, PLACES_MAX, Subscribed};
 use super::moves::RunningMoves;
-use super::places::{EmptyPlaces, PLACES_MAX, Places, Subscribed};
 use super::weak::WeakStore;
 use super::{Options, Parts, PooledStore};
 use crate::Driver;
@@ -47,12 +47,12 @@ impl PooledStore {
         virtual_redis: Option<RedisStore>,
         options: Options,
     ) -> Result<Self, OpenError> {
-        let nowhere = Arc::new(EmbeddedStore::in_memory()?);
+        let no_queues = Arc::new(EmbeddedStore::in_memory()?);
         let this = Self(Arc::new_cyclic(|parts| Parts {
-            nowhere,
+            no_queues,
             pools: Pools::default(),
-            places: Places::new(),
-            empty_places: EmptyPlaces::new(),
+            locations: Locations::new(),
+            empty_locations: EmptyLocations::new(),
             running_moves: RunningMoves::default(),
             subscribed: Subscribed::default(),
             last_usages: Cache::new(PLACES_MAX),

@@ -66,7 +66,7 @@ impl PooledStore {
         let reopened: Vec<PoolName> = before.iter().filter(is_reopened).map(|(name, _)| name.clone()).collect();
         *self.0.pools.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
         *self.0.pools.unusable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(unusable);
-        self.0.places.clear();
+        self.0.locations.clear();
         for pool in &reopened {
             self.follow_reopened_pool(pool);
         }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::PooledStore;
-use super::places::Located;
-use crate::{Driver, Error, Place, WatchStore};
+use super::locations::Located;
+use crate::{Driver, Error, Location, WatchStore};
 use sukkal_domain::{PoolName, QueueId};
 
 /// Maximum number of stores in which an operation is tried. Each of them lost the queue since the
@@ -56,7 +56,7 @@ pub(super) struct Search<'a> {
     pooled: &'a PooledStore,
     queue: &'a QueueId,
     /// Whether the last store to try is the empty one.
-    ends_nowhere: bool,
+    allows_missing: bool,
     /// Number of stores tried.
     tried: usize,
     /// The last one.
@@ -78,7 +78,7 @@ impl Search<'_> {
             return Err(Error::NoQueue);
         }
         if self.tried == 0
-            && let Some(located) = pooled.0.places.get(queue)
+            && let Some(located) = pooled.0.locations.get(queue)
         {
             let store = located.store.clone();
             (self.tried, self.last) = (1, Some(located));
@@ -87,13 +87,15 @@ impl Search<'_> {
         if self.tried > TRIED_MAX {
             return Err(Error::Unavailable(format!("queue {queue} moves too often")));
         }
-        let mut place = pooled.0.management.find_queue(queue).await?;
-        while let Some(tried) = place.take_if(|place| self.last.as_ref().is_some_and(|last| last.place == *place)) {
+        let mut location = pooled.0.management.find_location(queue).await?;
+        while let Some(tried) =
+            location.take_if(|location| self.last.as_ref().is_some_and(|last| last.location == *location))
+        {
             let deadline = *self.deadline.get_or_insert_with(|| pooled.move_deadline());
-            let must_retry = pooled.settle(queue, tried.pool.as_ref(), deadline).await?;
-            // If the queue still has this place, and its store had neither the queue nor a part in
-            // a move, the queue does not exist.
-            let now = pooled.0.management.find_queue(queue).await?;
+            let must_retry = pooled.resolve(queue, tried.pool.as_ref(), deadline).await?;
+            // If the queue still has this location, and its store had neither the queue nor a part
+            // in a move, the queue does not exist.
+            let now = pooled.0.management.find_location(queue).await?;
             if must_retry {
                 self.last = None;
             } else if now.as_ref() == Some(&tried) {
@@ -104,45 +106,45 @@ impl Search<'_> {
                     break;
                 }
             }
-            place = now;
+            location = now;
         }
-        if let Some(place) = place {
-            let store = pooled.locate_at(queue, place.clone()).await?;
-            (self.tried, self.last) = (self.tried + 1, Some(Located { place, store: store.clone() }));
+        if let Some(location) = location {
+            let store = pooled.locate_at(queue, location.clone()).await?;
+            (self.tried, self.last) = (self.tried + 1, Some(Located { location, store: store.clone() }));
             return Ok(store);
         }
-        pooled.0.places.forget(queue);
+        pooled.0.locations.forget(queue);
         self.has_ended = true;
-        if self.ends_nowhere { Ok(pooled.0.nowhere.clone()) } else { Err(Error::NoQueue) }
+        if self.allows_missing { Ok(pooled.0.no_queues.clone()) } else { Err(Error::NoQueue) }
     }
 }
 
 impl PooledStore {
     /// Starts a search for the store of a queue.
-    pub(super) fn search<'a>(&'a self, queue: &'a QueueId, ends_nowhere: bool) -> Search<'a> {
-        Search { pooled: self, queue, ends_nowhere, tried: 0, last: None, has_ended: false, deadline: None }
+    pub(super) fn search<'a>(&'a self, queue: &'a QueueId, allows_missing: bool) -> Search<'a> {
+        Search { pooled: self, queue, allows_missing, tried: 0, last: None, has_ended: false, deadline: None }
     }
 
-    /// Returns the store at the place of a queue, and remembers the place.
-    pub(super) async fn locate_at(&self, queue: &QueueId, place: Place) -> Result<Arc<dyn Driver>, Error> {
-        if let Some(pool) = &place.pool
+    /// Returns the store at the location of a queue, and remembers the location.
+    pub(super) async fn locate_at(&self, queue: &QueueId, location: Location) -> Result<Arc<dyn Driver>, Error> {
+        if let Some(pool) = &location.pool
             && !self.is_listed(pool)
         {
             self.refresh_pools().await?;
         }
-        let store = self.store_of(place.pool.as_ref())?;
-        self.0.places.remember(queue, Located { place: place.clone(), store: store.clone() });
-        if self.store_of(place.pool.as_ref()).is_ok_and(|now| !is_same(&*now, &*store)) {
+        let store = self.store_of(location.pool.as_ref())?;
+        self.0.locations.remember(queue, Located { location: location.clone(), store: store.clone() });
+        if self.store_of(location.pool.as_ref()).is_ok_and(|now| !is_same(&*now, &*store)) {
             // The list of pools has changed since.
-            self.0.places.forget(queue);
+            self.0.locations.forget(queue);
         }
-        self.follow_place(queue, place.pool.as_ref()).await;
+        self.follow_place(queue, location.pool.as_ref()).await;
         Ok(store)
     }
 
     /// Returns whether this is the empty store.
-    pub(super) fn is_nowhere(&self, store: &dyn Driver) -> bool {
-        std::ptr::eq(store.watchers(), self.0.nowhere.watchers())
+    pub(super) fn is_empty_store(&self, store: &dyn Driver) -> bool {
+        std::ptr::eq(store.watchers(), self.0.no_queues.watchers())
     }
 
     /// Returns the store of a pool. Its operations fail if they are on a queue that it does not

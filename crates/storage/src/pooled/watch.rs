@@ -1,7 +1,7 @@
 //! Waiting for messages of queues in pools.
 //!
 //! All stores of the process notify the same waiters. A watched queue is subscribed to in the
-//! management store, where a new place is announced, and in its pool.
+//! management store, where a new location is announced, and in its pool.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tracing::debug;
 
 use super::PooledStore;
-use super::places::Subscription;
+use super::locations::Subscription;
 use super::search::at;
 use super::weak::WeakStore;
 use crate::watch::Watchers;
@@ -35,14 +35,14 @@ impl WatchStore for PooledStore {
         at!(self, queue, store => async {
             // All messages that a queue will have are after its creation, whatever clock its pool
             // has.
-            if self.is_nowhere(&*store) { Ok(QueueStatus::default()) } else { store.queue_status(queue).await }
+            if self.is_empty_store(&*store) { Ok(QueueStatus::default()) } else { store.queue_status(queue).await }
         })
     }
 }
 
 impl PooledStore {
-    /// Subscribes to a queue whose place has been read, if it is watched and was subscribed to in
-    /// another pool. Then notifies all its waiters, because notifications may have been lost. If
+    /// Subscribes to a queue whose location has been read, if it is watched and was subscribed to
+    /// in another pool. Then notifies all its waiters, because notifications may have been lost. If
     /// this fails, the next operation on the queue tries again.
     pub(super) async fn follow_place(&self, queue: &QueueId, pool: Option<&PoolName>) {
         let before = self.0.subscribed.lock().get(queue).cloned();
@@ -52,14 +52,14 @@ impl PooledStore {
         match self.subscribe_at(queue, pool).await {
             Ok(()) => self.watchers().notify_all(queue),
             Err(error) => {
-                debug!(%queue, %error, "cannot subscribe to a queue at its new place");
-                self.0.places.forget(queue);
+                debug!(%queue, %error, "cannot subscribe to a queue at its new location");
+                self.0.locations.forget(queue);
             }
         }
     }
 
     /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look
-    /// for messages now, and so find the queues at their places.
+    /// for messages now, and so find the queues at their locations.
     pub(super) fn follow_reopened_pool(&self, pool: &PoolName) {
         for queue in self.0.subscribed.end_in(pool) {
             self.watchers().notify_all(&queue);
@@ -84,10 +84,10 @@ impl PooledStore {
 impl NotificationSource for WeakStore {
     async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
         let store = self.upgrade()?;
-        // Comes first, so that a place that is announced after it was read is noticed.
+        // Comes first, so that a location that is announced after it was read is noticed.
         store.0.management.subscribe_to(queue).await?;
-        let place = store.0.management.find_queue(queue).await?;
-        store.subscribe_at(queue, place.and_then(|place| place.pool).as_ref()).await
+        let location = store.0.management.find_location(queue).await?;
+        store.subscribe_at(queue, location.and_then(|location| location.pool).as_ref()).await
     }
 
     async fn unsubscribe(&self, queue: &QueueId) {

@@ -18,8 +18,8 @@ use super::registrations::Mode;
 use super::reply;
 use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
 use crate::{
-    Catalogue, Epoch, Error, Place, PlacedCreation, ProjectPage, QueueListing, QueuePage, QueueStore, UpdateOutcome,
-    policy, record, unless_unreadable,
+    Catalogue, Epoch, Error, LocatedCreation, Location, ProjectPage, QueueListing, QueuePage, QueueStore,
+    UpdateOutcome, policy, record, unless_unreadable,
 };
 use sukkal_domain::queue_id::TOPIC_MARK;
 use sukkal_domain::{Creation, Metadata, ProjectId, Queue, QueueId, QueueKind, QueueName, Revision, Summary};
@@ -40,12 +40,12 @@ impl QueueStore for RedisStore {
         for _ in 0..ATTEMPTS_MAX {
             let epoch = self.register(queue).await?;
             match self.create_registered(queue, metadata, epoch.0).await? {
-                PlacedCreation::Done(creation) => return Ok(creation),
+                LocatedCreation::Done(creation) => return Ok(creation),
                 // There was a concurrent deletion, or the clock has stepped back since the last
                 // one.
-                PlacedCreation::Ended(ended) => {
-                    let registered = Place { pool: None, epoch };
-                    self.replace_place(queue, &registered, None, Epoch(ended.0 + 1)).await?;
+                LocatedCreation::Ended(ended) => {
+                    let registered = Location { pool: None, epoch };
+                    self.replace_location(queue, &registered, None, Epoch(ended.0 + 1)).await?;
                 }
             }
         }
@@ -137,19 +137,19 @@ impl QueueStore for RedisStore {
 }
 
 impl RedisStore {
-    /// Creates the queue in this store, which is a pool, under the epoch of its place.
-    pub(crate) async fn create_placed_queue(
+    /// Creates the queue in this store, which is a pool, under the epoch of its location.
+    pub(crate) async fn create_located_queue(
         &self,
         queue: &QueueId,
         metadata: &Metadata,
         epoch: Epoch,
-    ) -> Result<PlacedCreation, Error> {
+    ) -> Result<LocatedCreation, Error> {
         if self.get_queue(queue).await?.is_some() {
-            return Ok(PlacedCreation::Done(Creation::Existed));
+            return Ok(LocatedCreation::Done(Creation::Existed));
         }
         let (registered, _is_new) = self.register_with_project(queue, Mode::Exactly, epoch.0, None).await?;
         if registered.version > epoch.0 {
-            return Ok(PlacedCreation::Ended(Epoch(registered.version)));
+            return Ok(LocatedCreation::Ended(Epoch(registered.version)));
         }
         self.create_registered(queue, metadata, epoch.0).await
     }
@@ -157,7 +157,7 @@ impl RedisStore {
     /// Deletes the queue from this store, which is a pool. If it does not exist, makes sure that it
     /// is not created under this epoch or an earlier one. Returns the last rank, fence or number
     /// that it may have assigned.
-    pub(crate) async fn delete_placed_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<u64, Error> {
+    pub(crate) async fn delete_located_queue(&self, queue: &QueueId, epoch: Epoch) -> Result<u64, Error> {
         for _ in 0..ATTEMPTS_MAX {
             self.delete_and_unregister(queue, Bytes::new()).await?;
             // The queue may have been created since, if its creation was slower than this deletion.
@@ -201,13 +201,13 @@ impl RedisStore {
         queue: &QueueId,
         metadata: &Metadata,
         version: u64,
-    ) -> Result<PlacedCreation, Error> {
+    ) -> Result<LocatedCreation, Error> {
         let args = [arguments::number(version), record::from_metadata(metadata), policy::encode(metadata)];
         let mut reply = self.connection.run(&QUEUE_CREATE, &QueueKeys::of(queue), &args).await?;
         match reply.text()?.as_str() {
-            "created" => Ok(PlacedCreation::Done(Creation::Created)),
-            "existed" => Ok(PlacedCreation::Done(Creation::Existed)),
-            "ended" => Ok(PlacedCreation::Ended(Epoch(reply.number()?))),
+            "created" => Ok(LocatedCreation::Done(Creation::Created)),
+            "existed" => Ok(LocatedCreation::Done(Creation::Existed)),
+            "ended" => Ok(LocatedCreation::Ended(Epoch(reply.number()?))),
             kind => Err(reply::unknown_kind(QUEUE_CREATE.name, kind)),
         }
     }

@@ -129,7 +129,7 @@ scripts! {
         [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
     REDRIVE_RETURN = Writes "redrive_return" [Queue Messages Ready Expirations Outbox Shards Tasks Due];
     QUEUE_ANNOUNCE = Writes "queue_announce" [Queue];
-    PLACE_REPLACE = Writes "place_replace" [];
+    LOCATION_REPLACE = Writes "location_replace" [];
     REGISTER = Writes "register" [];
     JANITOR_LEASE = Frees "janitor_lease" [];
     SEALED_LIST = Reads "sealed_list" [Queue Messages Ready InFlight Delayed Retries RetryTimes];

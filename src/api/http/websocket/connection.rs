@@ -30,10 +30,10 @@ use super::action::{Action, Frame, FrameContext, InProgress};
 use super::actions::{self, Proved};
 use super::counted::{CountedStream, FREE_BYTES};
 use super::notifications::{Notifications, Part};
-use super::places::Place;
 use super::refusal;
 use super::reply::Outcome;
 use super::session::Session;
+use super::slots::Slot;
 use crate::api::Error;
 use crate::api::http::service::Service;
 use crate::api::http::warnings::Warnings;
@@ -72,7 +72,7 @@ struct Connection {
     id: Uuid,
     socket: Socket,
     session: Session,
-    place: Place,
+    slot: Slot,
     service: Service,
     notifications: Notifications,
     /// Canceled when the connection is to be closed.
@@ -112,7 +112,7 @@ enum Event {
 pub(super) async fn serve(
     stream: TokioIo<Upgraded>,
     session: Session,
-    place: Place,
+    slot: Slot,
     service: Service,
     close: CancellationToken,
 ) {
@@ -125,7 +125,7 @@ pub(super) async fn serve(
         id: Uuid::new_v4(),
         socket,
         session,
-        place,
+        slot,
         notifications: Notifications::new(service.stream_events.clone(), are_binary.clone()),
         service,
         closing: close,
@@ -196,10 +196,10 @@ impl Connection {
     }
 
     async fn next_event(&mut self, next_tick: Instant) -> Event {
-        let Self { socket, session, place, notifications, closing, .. } = self;
+        let Self { socket, session, slot, notifications, closing, .. } = self;
         tokio::select! {
             biased;
-            () = place.lost() => Event::End(End::Close(CloseCode::Again, "Another client needs the connection.")),
+            () = slot.lost() => Event::End(End::Close(CloseCode::Again, "Another client needs the connection.")),
             () = closing.cancelled() => Event::End(End::Close(CloseCode::Away, "The service stops.")),
             () = session.ended() => Event::End(End::Close(CloseCode::from(EXPIRED), "Authentication expired.")),
             () = sleep_until(next_tick) => Event::Tick,
@@ -268,7 +268,7 @@ impl Connection {
             reply.map_err(|_error| End::Close(CloseCode::Error, "The reply could not be written."))?
         };
         if !self.is_known && self.session.is_known() {
-            self.place.keep();
+            self.slot.keep();
             self.socket.get_mut().note_known();
             (self.is_known, self.needs_buffers) = (true, true);
         }
@@ -375,7 +375,7 @@ impl Connection {
     /// Writes frames, after the answers of the library to pings. Ends the connection if the client
     /// does not read for too long, or if its credential ends or the service stops meanwhile.
     async fn send(&mut self, opcode: OpCode, payloads: impl IntoIterator<Item = Vec<u8>>) -> Result<(), End> {
-        let Self { socket, session, place, service, closing, .. } = self;
+        let Self { socket, session, slot, service, closing, .. } = self;
         let time = service.settings.client_timeout;
         let written = async {
             timeout(time, socket.flush()).await.ok()?.ok()?;
@@ -388,7 +388,7 @@ impl Connection {
         tokio::select! {
             written = written => written.ok_or(End::Gone),
             () = session.ended() => Err(End::Gone),
-            () = place.lost() => Err(End::Gone),
+            () = slot.lost() => Err(End::Gone),
             () = async { closing.cancelled().await; sleep(CLOSE_TIMEOUT).await } => Err(End::Gone),
         }
     }

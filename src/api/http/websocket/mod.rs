@@ -12,10 +12,10 @@ mod counted;
 mod frame_bounds;
 pub(super) mod limits;
 mod notifications;
-pub(super) mod places;
 mod refusal;
 mod reply;
 mod session;
+pub(super) mod slots;
 mod upgrade;
 
 pub(super) use self::action::PATH;

@@ -46,11 +46,11 @@ pub(in crate::api::http) async fn open(
     let connection = request.extensions().get::<Arc<Connection>>().cloned().ok_or(Error::NoUpgrade)?;
     let proof = authenticate(&request, &service.settings).await;
     let session = Session::begin(&request, proof, connection.clone(), &service.settings)?;
-    let place = service.socket_places.take(session.is_known())?;
+    let slot = service.socket_slots.take(session.is_known())?;
     connection.upgrade(Box::new(move |close| {
         Box::pin(async move {
             match upgrade.await {
-                Ok(upgraded) => connection::serve(TokioIo::new(upgraded), session, place, service, close).await,
+                Ok(upgraded) => connection::serve(TokioIo::new(upgraded), session, slot, service, close).await,
                 Err(error) => debug!(%error, "a WebSocket was not opened"),
             }
         })

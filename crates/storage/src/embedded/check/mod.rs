@@ -34,7 +34,7 @@ impl<T: Table> View<T> {
             for key in counts_with(&queue) {
                 *projects.entry(key).or_default() += 1;
             }
-            if QueueRow::decode(&row).is_ok_and(|(row, _)| row.is_placed()) {
+            if QueueRow::decode(&row).is_ok_and(|(row, _)| row.is_located()) {
                 continue;
             }
             findings.check.queues += 1;

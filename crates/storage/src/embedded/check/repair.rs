@@ -57,7 +57,7 @@ impl<T: Table> View<T> {
         let mut found = Vec::new();
         for (key, row) in self.all_with(&[QUEUES])? {
             let queue = keys::decode_queue(&key).ok_or_else(|| damaged("a queue's name"))?;
-            let Some(head) = QueueRow::decode_head(&row).filter(|head| !head.is_placed()) else { continue };
+            let Some(head) = QueueRow::decode_head(&row).filter(|head| !head.is_located()) else { continue };
             if let Err(error) = read_queue(&row) {
                 let bytes = QueueRow::decode(&row).map_or(&*row, |(_, metadata)| metadata).to_vec();
                 found.push(Unreadable { queue: queue.clone(), subscription: None, bytes, error });

@@ -38,15 +38,15 @@ impl QueueRow {
         row
     }
 
-    /// Encodes the row of a queue that is in this pool, under the epoch of its place.
-    pub(crate) fn placed(epoch: u64, pool: &PoolName) -> Vec<u8> {
+    /// Encodes the row of a queue that is in this pool, under the epoch of its location.
+    pub(crate) fn located(epoch: u64, pool: &PoolName) -> Vec<u8> {
         let pool = Bytes::copy_from_slice(pool.as_str().as_bytes());
         Self::encode(PLACED, Revision(epoch), &Bytes::new(), &pool)
     }
 
     /// Returns whether the queue is in a pool. Then the row has the name of the pool instead of
     /// metadata.
-    pub(crate) fn is_placed(&self) -> bool {
+    pub(crate) fn is_located(&self) -> bool {
         self.number == PLACED
     }
 
@@ -83,7 +83,7 @@ impl QueueRow {
 /// [`Error::NoQueue`] if the queue is in a pool.
 pub(crate) fn read_queue(row: &[u8]) -> Result<Queue, Error> {
     let (row, metadata) = QueueRow::decode(row)?;
-    if row.is_placed() {
+    if row.is_located() {
         return Err(Error::NoQueue);
     }
     Ok(Queue { metadata: record::metadata(metadata)?, revision: row.revision })

@@ -40,7 +40,7 @@ impl<T: Table> View<T> {
     pub(crate) fn row(&self, queue: &QueueId) -> Result<Option<QueueRow>, Error> {
         match self.registry.get(&*keys::queue(queue))? {
             Some(row) => match QueueRow::decode(row.value()) {
-                Ok((row, _)) if row.is_placed() => Err(Error::NoQueue),
+                Ok((row, _)) if row.is_located() => Err(Error::NoQueue),
                 Ok((row, _)) => Ok(Some(row)),
                 Err(error) => Err(error.of(format_args!("queue {queue}"))),
             },

@@ -1,14 +1,14 @@
 //! Moves a queue to another pool.
 //!
-//! The catalogue decides where the queue is at each moment. A move gives its place a new epoch, the
-//! *label* of the move, pauses the queue in the store that it leaves, copies it, and then gives it
-//! the place in the other pool under the next epoch. If instead its old place gets the next epoch,
-//! the move is undone. Each store compares its label with the epoch of the catalogue: so every
-//! process knows which of the two stores has the queue, and can end or undo the move of one that
-//! has died (`settle.rs`). Operations wait meanwhile (`waiting.rs`).
+//! The catalogue decides where the queue is at each moment. A move gives its location a new epoch,
+//! the *label* of the move, pauses the queue in the store that it leaves, copies it, and then gives
+//! it the location in the other pool under the next epoch. If instead its old location gets the
+//! next epoch, the move is undone. Each store compares its label with the epoch of the catalogue:
+//! so every process knows which of the two stores has the queue, and can end or undo the move of
+//! one that has died (`resolve.rs`). Operations wait meanwhile (`waiting.rs`).
 
+mod resolve;
 mod running;
-mod settle;
 mod waiting;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) use self::running::RunningMoves;
 use super::PooledStore;
 use super::live_pools::LivePool;
 use crate::redis::RedisStore;
-use crate::{Epoch, Error, Maintenance, MessageStore, Moved, Place, QueueStore, StoredPool};
+use crate::{Epoch, Error, Location, Maintenance, MessageStore, Moved, QueueStore, StoredPool};
 use sukkal_domain::{PoolName, Queue, QueueId};
 
 /// Maximum number of attempts to move a queue, each of which follows a concurrent deletion or move.
@@ -39,7 +39,7 @@ impl PooledStore {
 
     /// Returns the pool of a failed move that is down, if one is.
     async fn pool_down_in_move(&self, queue: &QueueId, target: &PoolName) -> Option<PoolName> {
-        let source = self.0.management.find_queue(queue).await.ok().flatten().and_then(|place| place.pool);
+        let source = self.0.management.find_location(queue).await.ok().flatten().and_then(|location| location.pool);
         for name in [Some(target.clone()), source].into_iter().flatten() {
             if let Ok(pool) = self.pool(&name)
                 && pool.redis.ping().await.is_err()
@@ -60,11 +60,11 @@ impl PooledStore {
             };
             // This waits for the end of another move, and undoes one whose process has died.
             let Some(Queue { metadata, .. }) = self.get_queue(queue).await? else { return Ok(Moved::NoQueue) };
-            let Some(place) = self.0.management.find_queue(queue).await? else { return Ok(Moved::NoQueue) };
-            if place.pool.as_ref() == Some(pool) {
+            let Some(location) = self.0.management.find_location(queue).await? else { return Ok(Moved::NoQueue) };
+            if location.pool.as_ref() == Some(pool) {
                 return Ok(Moved::Done);
             }
-            let Some(source) = self.redis_at(place.pool.as_ref())? else { return Ok(Moved::CannotLeave) };
+            let Some(source) = self.redis_at(location.pool.as_ref())? else { return Ok(Moved::CannotLeave) };
             let database = target.redis.database_id().await?;
             if source.database_id().await? == database {
                 return Ok(Moved::SameDatabase);
@@ -78,20 +78,20 @@ impl PooledStore {
                     checked => checked?,
                 }
             }
-            let label = Epoch(place.epoch.0 + 1);
-            let begun = Place { pool: place.pool.clone(), epoch: label };
-            if self.give_place(queue, &place, &begun).await? {
+            let label = Epoch(location.epoch.0 + 1);
+            let begun = Location { pool: location.pool.clone(), epoch: label };
+            if self.give_place(queue, &location, &begun).await? {
                 return Move { pooled: self, queue, begun, source, target }.run().await;
             }
         }
         Err(Error::Unavailable(format!("queue {queue} was deleted or moved during each of {ATTEMPTS_MAX} attempts")))
     }
 
-    /// Replaces the place of a queue in the catalogue by exactly this one, if it still is the known
-    /// one. Returns whether the queue has the new place then.
-    async fn give_place(&self, queue: &QueueId, known: &Place, place: &Place) -> Result<bool, Error> {
-        let now = self.0.management.replace_place(queue, known, place.pool.as_ref(), place.epoch).await?;
-        Ok(now.as_ref() == Some(place))
+    /// Replaces the location of a queue in the catalogue by exactly this one, if it still is the
+    /// known one. Returns whether the queue has the new location then.
+    async fn give_place(&self, queue: &QueueId, known: &Location, location: &Location) -> Result<bool, Error> {
+        let now = self.0.management.replace_location(queue, known, location.pool.as_ref(), location.epoch).await?;
+        Ok(now.as_ref() == Some(location))
     }
 
     /// Returns the store of a pool; `None` if it is the embedded management store.
@@ -107,8 +107,8 @@ impl PooledStore {
 struct Move<'a> {
     pooled: &'a PooledStore,
     queue: &'a QueueId,
-    /// The place that the queue leaves, with the label of the move as its epoch.
-    begun: Place,
+    /// The location that the queue leaves, with the label of the move as its epoch.
+    begun: Location,
     source: RedisStore,
     target: Arc<LivePool>,
 }
@@ -121,15 +121,15 @@ impl Move<'_> {
             self.undo().await;
             return if error == Error::NoQueue { Ok(Moved::NoQueue) } else { Err(error) };
         }
-        let placed = Place { pool: Some(target.config.name.clone()), epoch: Epoch(label.0 + 1) };
+        let located = Location { pool: Some(target.config.name.clone()), epoch: Epoch(label.0 + 1) };
         // If the outcome is not known, the next operation on the queue finds it out.
-        if !pooled.give_place(queue, begun, &placed).await? {
+        if !pooled.give_place(queue, begun, &located).await? {
             target.redis.discard_move(queue, label).await?;
             return Err(Error::Unavailable(format!("queue {queue} was deleted or moved elsewhere meanwhile")));
         }
         self.keep_pool().await?;
-        target.redis.end_move(queue, placed.epoch).await?;
-        pooled.locate_at(queue, placed).await?;
+        target.redis.end_move(queue, located.epoch).await?;
+        pooled.locate_at(queue, located).await?;
         pooled.announce(queue).await;
         if let Err(error) = self.source.discard_move(queue, label).await {
             warn!(%queue, %error, "cannot remove a queue from the pool that it has left; maintenance tries again");
@@ -160,7 +160,7 @@ impl Move<'_> {
     /// Undoes the move. If this fails, the next operation on the queue does it, or maintenance.
     async fn undo(&self) {
         let Self { pooled, queue, begun, source, target } = self;
-        let undone = Place { pool: begun.pool.clone(), epoch: Epoch(begun.epoch.0 + 1) };
+        let undone = Location { pool: begun.pool.clone(), epoch: Epoch(begun.epoch.0 + 1) };
         let outcome = async {
             if pooled.give_place(queue, begun, &undone).await? {
                 source.end_move(queue, undone.epoch).await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::settle::Settled;
+use super::resolve::Settled;
 use crate::Error;
 use crate::pooled::PooledStore;
 use sukkal_domain::{PoolName, QueueId};
@@ -23,18 +23,18 @@ impl PooledStore {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if the move has not ended by the deadline.
-    pub(in crate::pooled) async fn settle(
+    pub(in crate::pooled) async fn resolve(
         &self,
         queue: &QueueId,
         pool: Option<&PoolName>,
         deadline: Instant,
     ) -> Result<bool, Error> {
-        match self.settle_step(queue, pool).await? {
+        match self.resolve_step(queue, pool).await? {
             Settled::Absent => Ok(false),
             Settled::Exists | Settled::Changed => Ok(true),
             Settled::Running => {
                 // Later requests wait outside the store: see `wait_for_move`.
-                self.0.places.forget(queue);
+                self.0.locations.forget(queue);
                 wait(queue, self.follow_move(queue, pool), deadline).await.map(|()| true)
             }
         }
@@ -66,7 +66,7 @@ impl PooledStore {
             loop {
                 sleep(POLL_INTERVAL).await;
                 let Some(store) = parts.upgrade().map(PooledStore) else { return };
-                if store.settle_step(&queue, pool.as_ref()).await != Ok(Settled::Running) {
+                if store.resolve_step(&queue, pool.as_ref()).await != Ok(Settled::Running) {
                     store.0.running_moves.lock().remove(&queue);
                     drop(sender);
                     return;

@@ -94,7 +94,7 @@ impl RedisStore {
         match self.registration(queue).await? {
             Some(registration) if registration.pool.is_some() => {
                 // The pool may be unreachable. The queues after this one must not wait for it.
-                if let Err(error) = self.other_stores.destinations(self)?.settle_place(queue).await {
+                if let Err(error) = self.other_stores.destinations(self)?.resolve_location(queue).await {
                     debug!(%queue, %error, "cannot find out whether a queue is in its pool");
                 }
                 Ok(())

@@ -29,7 +29,7 @@ impl RedisStore {
             if self.is_unreachable(QueueKeys::of(queue).prefix(), unreachable) {
                 continue;
             }
-            match self.settle_and_maintain(queue).await {
+            match self.resolve_and_maintain(queue).await {
                 // One queue that cannot be read must not keep the janitor from the ones after it.
                 Err(Error::Corrupt(reason)) => warn!(%queue, reason, "the janitor skips a queue that cannot be read"),
                 outcome => self.skip_if_unreachable(QueueKeys::of(queue).prefix(), outcome, unreachable)?,
@@ -39,10 +39,10 @@ impl RedisStore {
     }
 
     /// Visits a queue, after its moves to other pools have been settled as far as possible.
-    async fn settle_and_maintain(&self, queue: &QueueId) -> Result<(), Error> {
+    async fn resolve_and_maintain(&self, queue: &QueueId) -> Result<(), Error> {
         if self.other_stores.exist() && matches!(self.move_state(queue).await?, MoveState::Moves { .. }) {
             // Another store may be unreachable. The queues after this one must not wait for it.
-            if let Err(error) = self.other_stores.destinations(self)?.settle_moves(queue).await {
+            if let Err(error) = self.other_stores.destinations(self)?.resolve_moves(queue).await {
                 warn!(%queue, %error, "cannot settle the move of a queue; the janitor tries again later");
             }
         }

@@ -121,7 +121,7 @@ impl RedisStore {
         }
     }
 
-    /// Ends the move of a queue that has its place in this store under this epoch, the one after
+    /// Ends the move of a queue that has its location in this store under this epoch, the one after
     /// its label. Has no effect if there is no complete move with that label.
     pub(crate) async fn end_move(&self, queue: &QueueId, epoch: Epoch) -> Result<(), Error> {
         if self.registered_version(queue).await?.is_none_or(|version| version < epoch.0) {
@@ -131,7 +131,7 @@ impl RedisStore {
     }
 
     /// Removes what the move with this label has left in this store, in which the queue does not
-    /// have its place.
+    /// have its location.
     pub(crate) async fn discard_move(&self, queue: &QueueId, label: Epoch) -> Result<(), Error> {
         let args = vec![arguments::number(label.0), Bytes::from_static(TOMBSTONE_KEPT_S.as_bytes())];
         self.run_move(&MOVE_DISCARD, queue, args).await?;

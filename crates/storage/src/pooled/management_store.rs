@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use super::PooledStore;
 use super::search::at;
 use crate::{
-    Catalogue, Epoch, Error, MeasuredQueues, NameRange, Place, PlacePage, QueueUsage, QuotaStore, Read, Records, Row,
-    Table, Write, Written,
+    Catalogue, Epoch, Error, Location, LocationPage, MeasuredQueues, NameRange, QueueUsage, QuotaStore, Read, Records,
+    Row, Table, Write, Written,
 };
 use sukkal_domain::{PoolName, ProjectId, QueueId, QueueName};
 
@@ -34,7 +34,7 @@ impl QuotaStore for PooledStore {
         after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
-        self.measure_placed_queues(project, after, examined_max).await
+        self.measure_located_queues(project, after, examined_max).await
     }
 
     async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
@@ -44,38 +44,38 @@ impl QuotaStore for PooledStore {
 
 #[async_trait]
 impl Catalogue for PooledStore {
-    async fn find_queue(&self, queue: &QueueId) -> Result<Option<Place>, Error> {
-        self.0.management.find_queue(queue).await
+    async fn find_location(&self, queue: &QueueId) -> Result<Option<Location>, Error> {
+        self.0.management.find_location(queue).await
     }
 
-    async fn place_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Place, Error> {
-        self.0.management.place_queue(queue, pool).await
+    async fn locate_queue(&self, queue: &QueueId, pool: &PoolName) -> Result<Location, Error> {
+        self.0.management.locate_queue(queue, pool).await
     }
 
-    async fn replace_place(
+    async fn replace_location(
         &self,
         queue: &QueueId,
-        known: &Place,
+        known: &Location,
         pool: Option<&PoolName>,
         lowest: Epoch,
-    ) -> Result<Option<Place>, Error> {
-        self.0.management.replace_place(queue, known, pool, lowest).await
+    ) -> Result<Option<Location>, Error> {
+        self.0.management.replace_location(queue, known, pool, lowest).await
     }
 
-    async fn remove_place(&self, queue: &QueueId, known: &Place, last_number: u64) -> Result<(), Error> {
-        self.0.management.remove_place(queue, known, last_number).await
+    async fn remove_location(&self, queue: &QueueId, known: &Location, last_number: u64) -> Result<(), Error> {
+        self.0.management.remove_location(queue, known, last_number).await
     }
 
-    async fn list_places(
+    async fn list_locations(
         &self,
         project: &ProjectId,
         names: &NameRange,
         examined_max: usize,
-    ) -> Result<PlacePage, Error> {
-        self.0.management.list_places(project, names, examined_max).await
+    ) -> Result<LocationPage, Error> {
+        self.0.management.list_locations(project, names, examined_max).await
     }
 
-    async fn announce_place(&self, queue: &QueueId) -> Result<(), Error> {
-        self.0.management.announce_place(queue).await
+    async fn notify_moved(&self, queue: &QueueId) -> Result<(), Error> {
+        self.0.management.notify_moved(queue).await
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Driver, Error, NameRange, Place};
+use crate::{Driver, Error, Location, NameRange};
 use sukkal_domain::{ProjectId, QueueId, QueueName};
 
 /// Number of projects, and of names of a project, that one step reads.
@@ -16,7 +16,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// How far a walk has come.
 #[derive(Default)]
-pub(super) struct PlaceWalk {
+pub(super) struct LocationWalk {
     /// The project that is being read, and the last name that was read in it.
     current: Option<(ProjectId, Option<QueueName>)>,
     /// The next projects.
@@ -27,20 +27,20 @@ pub(super) struct PlaceWalk {
     has_all_projects: bool,
 }
 
-impl PlaceWalk {
+impl LocationWalk {
     /// Returns the next queues, all of one project; `None` at the end. A queue that is in the
     /// catalogue need not exist.
-    pub(super) async fn next(&mut self, store: &dyn Driver) -> Result<Option<Vec<(QueueId, Place)>>, Error> {
+    pub(super) async fn next(&mut self, store: &dyn Driver) -> Result<Option<Vec<(QueueId, Location)>>, Error> {
         loop {
             if let Some((project, after)) = self.current.take() {
                 if after.is_some() {
                     sleep(STEP_PAUSE).await;
                 }
-                let page = store.list_places(&project, &NameRange::after(after.as_ref()), NAMES_PER_STEP).await?;
-                let queues = page.queues.into_iter().map(|(name, place)| {
+                let page = store.list_locations(&project, &NameRange::after(after.as_ref()), NAMES_PER_STEP).await?;
+                let queues = page.queues.into_iter().map(|(name, location)| {
                     let queue = QueueId::new(project.clone(), name);
                     let queue = queue.map_err(|error| Error::Corrupt(format!("the catalogue of {project}: {error}")));
-                    queue.map(|queue| (queue, place))
+                    queue.map(|queue| (queue, location))
                 });
                 let queues = queues.collect::<Result<_, _>>()?;
                 self.current = page.reached.map(|reached| (project, Some(reached)));

@@ -1,30 +1,30 @@
-//! What a process remembers about the places of queues.
+//! What a process remembers about the locations of queues.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
 
-use crate::{Driver, Epoch, Place};
+use crate::{Driver, Epoch, Location};
 use sukkal_domain::{PoolName, QueueId};
 
-/// Maximum number of queues whose places a process remembers.
+/// Maximum number of queues whose locations a process remembers.
 pub(super) const PLACES_MAX: usize = 100_000;
 
-/// Maximum number of empty places that a process remembers between two walks.
-const EMPTY_PLACES_MAX: usize = 10_000;
+/// Maximum number of empty locations that a process remembers between two walks.
+const EMPTY_LOCATIONS_MAX: usize = 10_000;
 
-/// The place of a queue, and the store there.
+/// The location of a queue, and the store there.
 #[derive(Clone)]
 pub(super) struct Located {
-    pub(super) place: Place,
+    pub(super) location: Location,
     pub(super) store: Arc<dyn Driver>,
 }
 
-/// The places that a process remembers. They may be outdated.
-pub(super) struct Places(Cache<QueueId, Located>);
+/// The locations that a process remembers. They may be outdated.
+pub(super) struct Locations(Cache<QueueId, Located>);
 
-impl Places {
+impl Locations {
     pub(super) fn new() -> Self {
         Self(Cache::new(PLACES_MAX))
     }
@@ -89,11 +89,11 @@ impl Subscription {
     }
 }
 
-/// The places that a walk has found to be empty, by queue.
-pub(super) struct EmptyPlaces(pub(super) Cache<QueueId, Epoch>);
+/// The locations that a walk has found to be empty, by queue.
+pub(super) struct EmptyLocations(pub(super) Cache<QueueId, Epoch>);
 
-impl EmptyPlaces {
+impl EmptyLocations {
     pub(super) fn new() -> Self {
-        Self(Cache::new(EMPTY_PLACES_MAX))
+        Self(Cache::new(EMPTY_LOCATIONS_MAX))
     }
 }

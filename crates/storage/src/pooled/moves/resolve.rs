@@ -2,10 +2,10 @@
 
 use crate::catalogue::MoveState;
 use crate::pooled::PooledStore;
-use crate::{Epoch, Error, Place};
+use crate::{Epoch, Error, Location};
 use sukkal_domain::{PoolName, QueueId};
 
-/// Maximum number of steps in which the remains of moves in one store are settled.
+/// Maximum number of steps in which the remains of moves in one store are resolved.
 const STEPS_MAX: usize = 4;
 
 /// What was found out about a move, as far as it concerns one store.
@@ -15,7 +15,7 @@ pub(super) enum Settled {
     Absent,
     /// The store has the queue, which does not move.
     Exists,
-    /// Something was done, or has changed. The place of the queue must be looked up again.
+    /// Something was done, or has changed. The location of the queue must be looked up again.
     Changed,
     /// The queue is being moved.
     Running,
@@ -23,27 +23,27 @@ pub(super) enum Settled {
 
 impl PooledStore {
     /// Does the next step to end the move of a queue, as far as it concerns the store of this pool.
-    pub(super) async fn settle_step(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<Settled, Error> {
+    pub(super) async fn resolve_step(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<Settled, Error> {
         let Some(store) = self.redis_at(pool)? else { return Ok(Settled::Absent) };
         let (label, is_complete, has_expired) = match store.move_state(queue).await? {
             MoveState::Absent => return Ok(Settled::Absent),
             MoveState::Exists => return Ok(Settled::Exists),
             MoveState::Moves { label, is_complete, has_expired } => (label, is_complete, has_expired),
         };
-        // The place is read after the label: epochs only grow.
-        let place = self.0.management.find_queue(queue).await?;
+        // The location is read after the label: epochs only grow.
+        let location = self.0.management.find_location(queue).await?;
         let next = Epoch(label.0 + 1);
-        match place {
-            Some(place) if is_complete && place.epoch == next && place.pool.as_ref() == pool => {
+        match location {
+            Some(location) if is_complete && location.epoch == next && location.pool.as_ref() == pool => {
                 store.end_move(queue, next).await?;
                 self.announce(queue).await;
             }
-            Some(place) if place.epoch <= label => {
+            Some(location) if location.epoch <= label => {
                 if !has_expired {
                     return Ok(Settled::Running);
                 }
-                let undone = Place { pool: place.pool.clone(), epoch: next };
-                self.give_place(queue, &place, &undone).await?;
+                let undone = Location { pool: location.pool.clone(), epoch: next };
+                self.give_place(queue, &location, &undone).await?;
             }
             Some(_) | None => store.discard_move(queue, label).await?,
         }
@@ -56,7 +56,7 @@ impl PooledStore {
         let pools = self.0.pools.all();
         for pool in [None].into_iter().chain(pools.keys().map(Some)) {
             for _ in 0..STEPS_MAX {
-                if self.settle_step(queue, pool).await? != Settled::Changed {
+                if self.resolve_step(queue, pool).await? != Settled::Changed {
                     break;
                 }
             }

@@ -17,9 +17,9 @@ use support::sukkal::{Api, Sukkal};
 struct Scene {
     deployment: Deployment,
     servers: [Sukkal; 2],
-    /// The client of the process that changes the place.
+    /// The client of the process that changes the location.
     mover: Api,
-    /// The client of the process that remembers the old place.
+    /// The client of the process that remembers the old location.
     other: Api,
 }
 

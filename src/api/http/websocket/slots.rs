@@ -1,4 +1,4 @@
-//! The places of WebSockets: how many there may be. A client that is unknown has its place only
+//! The slots of WebSockets: how many there may be. A client that is unknown has its slot only
 //! until another one needs it.
 
 use std::collections::BTreeMap;
@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Error;
 
-/// Unknown clients have at most one of this number of places.
+/// Unknown clients have at most one of this number of slots.
 const UNKNOWN_SHARE: usize = 4;
 
-/// The places of the process. Clones share them.
+/// The slots of the process. Clones share them.
 #[derive(Clone)]
-pub(in crate::api::http) struct Places(Arc<Shared>);
+pub(in crate::api::http) struct Slots(Arc<Shared>);
 
 struct Shared {
     max: usize,
@@ -22,29 +22,29 @@ struct Shared {
 
 #[derive(Default)]
 struct Taken {
-    /// Number of places of known clients.
+    /// Number of slots of known clients.
     known: usize,
-    /// The places of unknown clients, each with the token that ends its connection, from the oldest
+    /// The slots of unknown clients, each with the token that ends its connection, from the oldest
     /// one on.
     unknown: BTreeMap<u64, CancellationToken>,
     next_number: u64,
 }
 
-/// A place, until it is dropped.
-pub(super) struct Place {
-    places: Places,
-    /// The number of the place of an unknown client.
+/// A slot, until it is dropped.
+pub(super) struct Slot {
+    slots: Slots,
+    /// The number of the slot of an unknown client.
     number: Option<u64>,
     lost: CancellationToken,
 }
 
-impl Places {
+impl Slots {
     pub(in crate::api::http) fn new(max: usize) -> Self {
         Self(Arc::new(Shared { max, taken: Mutex::default() }))
     }
 
-    /// Takes a place, if necessary that of the unknown client that has had one for longest.
-    pub(super) fn take(&self, is_known: bool) -> Result<Place, Error> {
+    /// Takes a slot, if necessary that of the unknown client that has had one for longest.
+    pub(super) fn take(&self, is_known: bool) -> Result<Slot, Error> {
         let max = self.0.max;
         let mut taken = self.taken();
         let is_full = taken.known + taken.unknown.len() >= max;
@@ -53,16 +53,16 @@ impl Places {
             let (_, lost) = taken.unknown.pop_first().ok_or(Error::TooManySockets(max))?;
             lost.cancel();
         }
-        let mut place = Place { places: self.clone(), number: None, lost: CancellationToken::new() };
+        let mut slot = Slot { slots: self.clone(), number: None, lost: CancellationToken::new() };
         if is_known {
             taken.known += 1;
         } else {
             let number = taken.next_number;
             taken.next_number += 1;
-            taken.unknown.insert(number, place.lost.clone());
-            place.number = Some(number);
+            taken.unknown.insert(number, slot.lost.clone());
+            slot.number = Some(number);
         }
-        Ok(place)
+        Ok(slot)
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -70,16 +70,16 @@ impl Places {
     }
 }
 
-impl Place {
-    /// Completes when another client has got the place.
+impl Slot {
+    /// Completes when another client has got the slot.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Keeps the place, because the client is known now.
+    /// Keeps the slot, because the client is known now.
     pub(super) fn keep(&mut self) {
         let Some(number) = self.number else { return };
-        let mut taken = self.places.taken();
+        let mut taken = self.slots.taken();
         if taken.unknown.remove(&number).is_some() {
             taken.known += 1;
             self.number = None;
@@ -87,9 +87,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.slots.taken();
         match self.number {
             Some(number) => drop(taken.unknown.remove(&number)),
             None => taken.known -= 1,
@@ -103,21 +103,21 @@ mod tests {
 
     #[test]
     fn known_clients_get_the_places_of_unknown_ones() {
-        let places = Places::new(4);
-        let unknown: Vec<Place> = (0..3).map(|_| places.take(false).unwrap()).collect();
-        let lost = |place: &Place| place.lost.is_cancelled();
+        let slots = Slots::new(4);
+        let unknown: Vec<Slot> = (0..3).map(|_| slots.take(false).unwrap()).collect();
+        let lost = |slot: &Slot| slot.lost.is_cancelled();
         assert_eq!(unknown.iter().map(lost).collect::<Vec<_>>(), [true, true, false]);
 
-        let mut known: Vec<Place> = (0..4).map(|_| places.take(true).unwrap()).collect();
+        let mut known: Vec<Slot> = (0..4).map(|_| slots.take(true).unwrap()).collect();
 
         assert!(lost(&unknown[2]) && !known.iter().any(lost));
-        assert!(places.take(true).is_err() && places.take(false).is_err());
+        assert!(slots.take(true).is_err() && slots.take(false).is_err());
         known.pop();
         drop(unknown);
-        let mut authenticated = places.take(false).unwrap();
+        let mut authenticated = slots.take(false).unwrap();
         authenticated.keep();
-        assert!(places.take(true).is_err() && !lost(&authenticated));
+        assert!(slots.take(true).is_err() && !lost(&authenticated));
         drop((known, authenticated));
-        assert!((0..4).map(|_| places.take(true)).collect::<Vec<_>>().iter().all(Result::is_ok));
+        assert!((0..4).map(|_| slots.take(true)).collect::<Vec<_>>().iter().all(Result::is_ok));
     }
 }

@@ -1,10 +1,10 @@
--- Gives a queue another place in the catalogue, if it still has the one that the caller knows. See
+-- Gives a queue another location in the catalogue, if it still has the one that the caller knows. See
 -- register.lua for the form of a registration.
 --
 -- KEYS  1 register of the project (zset)
 -- ARGV  1 name of the queue    2 known registration, without the name and its zero byte
 --       3 lowest version accepted    4 name of the pool, or empty for the virtual pool
--- Returns {version of the place that the queue has now, name of its pool or empty}, or {} if it is
+-- Returns {version of the location that the queue has now, name of its pool or empty}, or {} if it is
 --       not registered.
 assert(#KEYS >= 1 and #ARGV == 4, 'place_replace: 1 key, 4 arguments')
 local register, name, known, version, pool = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
