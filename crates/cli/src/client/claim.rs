@@ -42,7 +42,10 @@ pub enum Command {
         #[arg(long, value_name = "N", value_parser = limit)]
         limit: Option<u64>,
     },
-    /// Extends a claim: it lasts for its TTL from now
+    /// Renews a claim: it lasts for --ttl from now
+    ///
+    /// Without --ttl, it lasts for the default TTL of the service from now. That may end the claim
+    /// earlier than before.
     Renew {
         #[arg(value_parser = segment)]
         queue: String,
