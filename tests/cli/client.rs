@@ -391,6 +391,22 @@ fn credentials_are_sent_only_to_the_url_that_they_came_with() {
     assert!(child.wait().unwrap().success());
 
     let by_variable = head_of_a_request(|url| with_home(command(url, "ping")).output().unwrap());
+#[test]
+fn a_role_is_sent_unless_the_credentials_have_a_token() {
+    for (credentials, sends_role) in [
+        ("", true),
+        ("Authorization: Basic aHVzaA==", true),
+        ("hush", false),
+        ("Authorization: bearer hush", false),
+        ("X-Auth-Token: hush", false),
+    ] {
+        let head = head_of_a_request(|url| {
+            command(url, "flavor rm fast").env("SUKKAL_CREDENTIALS", credentials).output().unwrap()
+        });
+        assert_eq!(head.contains("\nx-roles: admin"), sends_role, "{credentials}: {head}");
+    }
+}
+
     let by_flag = head_of_a_request(|url| with_home(command("", &format!("ping --url {url}"))).output().unwrap());
     let instead_of_variable = head_of_a_request(|url| {
         let mut ping = command("http://127.0.0.1:1", &format!("ping --url {url}"));
