@@ -240,19 +240,40 @@ impl Change {
     /// Without resource types, the service would delete all subscriptions too.
     const PURGE: Self = Self { method: Method::POST, path: "/purge", resource_types: &["messages"], done: "purged" };
     const DELETE: Self = Self { method: Method::DELETE, path: "", resource_types: &[], done: "deleted" };
+
+    /// Whether a queue that does not exist stays so. The service reports a success then.
+    fn is_deletion(&self) -> bool {
+        self.method == Method::DELETE || !self.resource_types.is_empty()
+    }
 }
 
 async fn change(change: &Change, queues: &Queues, service: &Service, output: &mut Output) -> Result<(), Error> {
     for queue in &queues.queues {
+        let is_missing = change.is_deletion() && is_missing(queue, service).await?;
         let mut request = service.request(change.method.clone(), &queue_path(queue, change.path)).repeatable();
         if !change.resource_types.is_empty() {
             request = request.json(&json!({ "resource_types": change.resource_types }));
         }
         request.send().await?;
-        let document = json!({ "name": queue, change.done: true });
-        output.done(&format!("{} {} {queue}", change.done, service.noun()), &document)?;
+        let (done, noun) = (change.done, service.noun());
+        let sentence = if is_missing {
+            format!("there is no {noun} {queue}; nothing was {done}")
+        } else {
+            format!("{done} {noun} {queue}")
+        };
+        output.done(&sentence, &json!({ "name": queue, done: !is_missing }))?;
     }
     Ok(())
+}
+
+/// Whether there is no queue with this name, as far as the caller may know.
+async fn is_missing(queue: &str, service: &Service) -> Result<bool, Error> {
+    match QueueList::find(service, queue).await {
+        Err(Error::NotFound(_)) => Ok(true),
+        Err(error @ Error::Unavailable(_)) => Err(error),
+        // A caller may be allowed to delete a queue, but not to list queues.
+        Ok(_) | Err(_) => Ok(false),
+    }
 }
 
 async fn move_to(queue: &str, pool: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
