@@ -98,7 +98,11 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
     if output.is_json() {
         return output.document(&created);
     }
-    output.line(&format!("created token {}", inline(&created["id"], true)))?;
+    let projects = match &created["project_id"] {
+        Value::Null => "all projects".to_owned(),
+        project => format!("project {}", inline(project, true)),
+    };
+    output.line(&format!("created token {} for {projects}", inline(&created["id"], true)))?;
     output.line(&inline(&created["token"], true))
 }
 
