@@ -354,6 +354,24 @@ fn head_of_a_request(send: impl FnOnce(&str) -> Output) -> String {
 }
 
 #[test]
+fn a_new_subscriber_that_must_confirm_is_mentioned() {
+    let confirmation = [
+        ("SUKKAL_PUSH__REQUIRE_CONFIRMATION", "true"),
+        ("SUKKAL_SIGNED_URL__SECRET_KEY", "a key that is long enough for any purpose"),
+    ];
+    let sukkal = Sukkal::start_with("memory:", &confirmation);
+    let url = sukkal.url("");
+    let created = run(&url, "subscription create orders https://hooks.example.com/1 --json");
+    let created: Value = serde_json::from_slice(&created.stdout).unwrap();
+    let id = created["subscription_id"].as_str().unwrap();
+
+    let changed = run(&url, &format!("subscription set orders {id} --subscriber https://hooks.example.com/2"));
+
+    let expected = format!("changed subscription {id}; nothing is sent until the new subscriber confirms\n");
+    assert_eq!(text(&changed.stdout), expected, "{changed:?}");
+}
+
+#[test]
 fn credentials_come_from_a_file_or_a_variable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -370,6 +388,22 @@ fn credentials_come_from_a_file_or_a_variable() {
     assert!(of_file.contains("\nx-tenant: demo") && !of_file.contains("x-project-id"), "{of_file}");
     for line in ["x-auth-token: hush", "x-roles: operator", "x-project-id: acme"] {
         assert!(of_variable.lines().any(|header| header == line), "{of_variable}");
+    }
+}
+
+#[test]
+fn a_role_is_sent_unless_the_credentials_have_a_token() {
+    for (credentials, sends_role) in [
+        ("", true),
+        ("Authorization: Basic aHVzaA==", true),
+        ("hush", false),
+        ("Authorization: bearer hush", false),
+        ("X-Auth-Token: hush", false),
+    ] {
+        let head = head_of_a_request(|url| {
+            command(url, "flavor rm fast").env("SUKKAL_CREDENTIALS", credentials).output().unwrap()
+        });
+        assert_eq!(head.contains("\nx-roles: admin"), sends_role, "{credentials}: {head}");
     }
 }
 
@@ -391,22 +425,6 @@ fn credentials_are_sent_only_to_the_url_that_they_came_with() {
     assert!(child.wait().unwrap().success());
 
     let by_variable = head_of_a_request(|url| with_home(command(url, "ping")).output().unwrap());
-#[test]
-fn a_role_is_sent_unless_the_credentials_have_a_token() {
-    for (credentials, sends_role) in [
-        ("", true),
-        ("Authorization: Basic aHVzaA==", true),
-        ("hush", false),
-        ("Authorization: bearer hush", false),
-        ("X-Auth-Token: hush", false),
-    ] {
-        let head = head_of_a_request(|url| {
-            command(url, "flavor rm fast").env("SUKKAL_CREDENTIALS", credentials).output().unwrap()
-        });
-        assert_eq!(head.contains("\nx-roles: admin"), sends_role, "{credentials}: {head}");
-    }
-}
-
     let by_flag = head_of_a_request(|url| with_home(command("", &format!("ping --url {url}"))).output().unwrap());
     let instead_of_variable = head_of_a_request(|url| {
         let mut ping = command("http://127.0.0.1:1", &format!("ping --url {url}"));

@@ -166,6 +166,12 @@ impl Service {
         self.request(Method::GET, path).send().await?.json()
     }
 
+    /// Gets a document to compare with. Returns null if the caller cannot get it.
+    pub(super) async fn find(&self, path: &str) -> Value {
+        let response = self.request(Method::GET, path).once().send().await;
+        response.and_then(|response| response.json()).unwrap_or_default()
+    }
+
     /// Fails if there is nothing at this path. Services report the deletion of nothing as a
     /// success.
     pub(super) async fn must_exist(&self, path: &str) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::Duration;
 
 use indicatif::HumanCount;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::environment::Environment;
 use super::error::Error;
@@ -130,6 +130,17 @@ pub(super) fn count(value: &Value) -> String {
 pub(super) fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", HumanCount(count))
+}
+
+/// Returns the keys that the object of `before` has, but not that of `after`.
+pub(super) fn removed_keys(before: &Value, after: &Value) -> Vec<String> {
+    let keys = before.as_object().into_iter().flat_map(Map::keys);
+    keys.filter(|key| after.get(key).is_none()).map(|key| printable(key)).collect()
+}
+
+/// Returns the names on one line after `introduction`, or nothing if there are none.
+pub(super) fn listed(introduction: &str, names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("{introduction}{}", names.join(", ")) }
 }
 
 /// Returns a duration in milliseconds with one decimal.

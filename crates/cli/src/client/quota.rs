@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::arguments::{key_and_value, object};
 use super::error::Error;
 use super::http::Service;
-use super::output::{Output, count, printable};
+use super::output::{Output, count, inline, listed, printable, removed_keys};
 use super::table::{Align, Table};
 
 const PATH: &str = "/v2/quotas";
@@ -18,8 +18,9 @@ pub enum Command {
     Show,
     /// Replaces the limits that were set for the project
     ///
-    /// Quotas that are not named have the limits of the configuration. The service must run with
-    /// `admin_mode`. The command sends the role `admin` in X-Roles, like `rm`.
+    /// Quotas that are not named have the limits of the configuration, and the output names those
+    /// whose limits were removed. The service must run with `admin_mode`. The command sends the
+    /// role `admin` in X-Roles, like `rm`, unless the credentials have a token.
     Set {
         /// Limits, such as `queues=1000`; 0 is no limit
         #[arg(required = true, value_name = "QUOTA=LIMIT", value_parser = key_and_value)]
@@ -34,13 +35,30 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         Command::Show => show(service, output).await,
         Command::Set { limits } => {
             let limits = object(limits)?;
+            let before = service.find(PATH).await;
             let changed = service.request(Method::PUT, PATH).json(&limits.into()).send().await?.json()?;
-            output.done("changed the quotas of the project", &changed)
+            let removed = listed("; removed: ", &removed_keys(&before["quotas"], &changed["quotas"]));
+            output.done(&format!("changed the quotas of {}{removed}", project(&changed)), &changed)
         }
         Command::Rm => {
+            let before = service.find(PATH).await;
             service.request(Method::DELETE, PATH).send().await?;
-            output.done("removed the quotas of the project", &json!({ "removed": true }))
+            let is_unset = before["quotas"].as_object().is_some_and(Map::is_empty);
+            let sentence = if is_unset {
+                format!("no quotas were set for {}", project(&before))
+            } else {
+                format!("removed the quotas of {}", project(&before))
+            };
+            output.done(&sentence, &json!({ "project": before["project"], "removed": !is_unset }))
         }
+    }
+}
+
+/// Returns how a sentence names the project of a document.
+fn project(quotas: &Value) -> String {
+    match &quotas["project"] {
+        Value::Null => "the project".to_owned(),
+        project => format!("project {}", inline(project, true)),
     }
 }
 

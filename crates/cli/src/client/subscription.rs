@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::arguments::{key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
-use super::output::{Output, count, duration_of, inline, printable};
+use super::output::{Output, count, duration_of, inline, listed, printable, removed_keys};
 use super::pages::Pages;
 use super::table::{Align, Cell, Color, Table};
 use crate::duration::seconds;
@@ -38,7 +38,7 @@ pub enum Command {
     Show(One),
     /// Lists the last attempts to notify the subscriber, the newest first
     Attempts(One),
-    /// Changes a subscription. Options replace all earlier ones
+    /// Changes a subscription. Options replace all earlier ones; the output names those removed
     Set(Box<Change>),
     /// Stops notifications until the subscription is resumed
     Pause(Several),
@@ -203,18 +203,31 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
 }
 
 async fn set(new: &Change, service: &Service, output: &mut Output) -> Result<(), Error> {
+    let options = options(&new.options)?;
     let document = document([
         ("subscriber", new.subscriber.as_ref().map(|subscriber| json!(subscriber))),
         ("ttl", new.ttl.map(Value::from)),
         ("secret", new.secret.as_ref().map(|secret| json!(secret))),
-        ("options", options(&new.options)?),
+        ("options", options.clone()),
     ]);
     if document.as_object().is_none_or(Map::is_empty) {
         return Err(Error::Usage(NOTHING_TO_CHANGE.to_owned()));
     }
+    let removed = match &options {
+        Some(options) => removed_keys(&service.find(&new.one.path("")).await["options"], options),
+        None => Vec::new(),
+    };
     service.request(Method::PATCH, &new.one.path("")).json(&document).repeatable().send().await?;
-    let id = &new.one.subscription;
-    output.done(&format!("changed subscription {id}"), &json!({ "id": id, "changed": true }))
+    let mut sentence = format!("changed subscription {}", new.one.subscription);
+    sentence += &listed("; removed: ", &removed);
+    let mut done = json!({ "id": new.one.subscription, "changed": true, "removed": removed });
+    if new.subscriber.is_some() {
+        done["state"] = service.find(&new.one.path("?with_delivery=true")).await["delivery"]["state"].take();
+        if done["state"] == "unconfirmed" {
+            sentence += "; nothing is sent until the new subscriber confirms";
+        }
+    }
+    output.done(&sentence, &done)
 }
 
 /// Returns the document with the fields that are given.
