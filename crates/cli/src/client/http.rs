@@ -95,7 +95,7 @@ impl Service {
         }
         let request = self.request(Method::GET, "/v2/ping");
         match request.send_once().await {
-            Ok(response) if response.ignores_project() => Err(Error::Usage(OTHER_PROJECT.to_owned())),
+            Ok(response) if response.warns("X-Project-ID is ignored") => Err(Error::Usage(OTHER_PROJECT.to_owned())),
             // Any other failure is that of the command's own request, too.
             Ok(_) | Err(_) => Ok(()),
         }
@@ -193,9 +193,9 @@ impl Service {
     }
 
     /// Deletes what is at this path. Fails if there is nothing.
-    pub(super) async fn delete(&self, path: &str) -> Result<(), Error> {
+    pub(super) async fn delete(&self, path: &str) -> Result<Response, Error> {
         self.must_exist(path).await?;
-        self.request(Method::DELETE, path).send().await.map(drop)
+        self.request(Method::DELETE, path).send().await
     }
 
     /// The error for a request without a complete response.

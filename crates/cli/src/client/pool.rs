@@ -17,6 +17,8 @@ use sukkal_base::text;
 const PATH: &str = "/v2/pools";
 const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --uri, --uri-stdin, --weight, --flavor or KEY=VALUE";
 
+/// The beginning of the warning that a pool keeps its queues.
+const RETIRED: &str = "the pool may have queues";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Lists the pools
@@ -63,8 +65,8 @@ pub enum Command {
     },
     /// Deletes pools
     ///
-    /// A pool that has queues gets no new ones, and keeps those that it has. The command then
-    /// prints a warning.
+    /// A pool that has queues is retired instead: it gets no new ones, and keeps those that it has.
+    /// The command then prints a warning.
     #[command(alias = "delete")]
     Rm {
         #[arg(required = true, value_name = "POOL", value_parser = segment)]
@@ -174,8 +176,9 @@ fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes:
 
 async fn rm(pools: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {
     for pool in pools {
-        service.delete(&path(pool)).await?;
-        output.done(&format!("deleted pool {pool}"), &json!({ "name": pool, "deleted": true }))?;
+        let is_retired = service.delete(&path(pool)).await?.warns(RETIRED);
+        let done = if is_retired { "retired" } else { "deleted" };
+        output.done(&format!("{done} pool {pool}"), &json!({ "name": pool, done: true }))?;
     }
     Ok(())
 }

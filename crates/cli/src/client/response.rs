@@ -61,9 +61,9 @@ impl Response {
         Duration::from_secs(seconds.unwrap_or_default())
     }
 
-    /// Whether a warning says that the service does not use the project of the request.
-    pub(super) fn ignores_project(&self) -> bool {
-        let is_about_it = |warning: &HeaderValue| warning.as_bytes().starts_with(b"X-Project-ID is ignored");
+    /// Whether a warning begins with this text.
+    pub(super) fn warns(&self, beginning: &str) -> bool {
+        let is_about_it = |warning: &HeaderValue| warning.as_bytes().starts_with(beginning.as_bytes());
         self.headers.get_all(WARNING).iter().any(is_about_it)
     }
 
