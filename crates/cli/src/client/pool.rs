@@ -13,12 +13,13 @@ use super::output::{Output, count, inline, printable};
 use super::pages::Pages;
 use super::table::{Align, Table};
 use sukkal_base::text;
+use sukkal_domain::warning::nearest;
 
 const PATH: &str = "/v2/pools";
 const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --uri, --uri-stdin, --weight, --flavor or KEY=VALUE";
-
 /// The beginning of the warning that a pool keeps its queues.
 const RETIRED: &str = "the pool may have queues";
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Lists the pools
@@ -161,8 +162,9 @@ fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes:
         address.uri.clone()
     };
     let notes = object(&notes.notes)?;
-    if let Some(field) = ["uri", "weight", "flavor"].into_iter().find(|field| notes.contains_key(*field)) {
-        return Err(Error::Usage(format!("{field}=VALUE would be a note without an effect; use --{field}")));
+    let misplaced = |note: &String| Some((note.clone(), nearest(note, ["uri", "weight", "flavor"])?));
+    if let Some((note, field)) = notes.keys().find_map(misplaced) {
+        return Err(Error::Usage(format!("{note}=VALUE would be a note without an effect; use --{field}")));
     }
     let options = (!notes.is_empty()).then(|| notes.into());
     let fields = [
