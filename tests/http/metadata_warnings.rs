@@ -109,8 +109,12 @@ async fn metadata_that_is_not_stored_gets_a_warning() {
     let metadata = json!({"team": "billing", "_default_message_ttl": 60});
     answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
 
-    let unchanged = "the queue exists, and its metadata, which is different, was not changed; change it with PATCH";
+    let unchanged = "the queue exists, and its metadata, which is different, was not changed; change it with PATCH, or \
+                     with `sukkal queue set`";
     assert_eq!(warnings_of(api.put("/v2/queues/q").json(&metadata), 204).await, [unchanged]);
+    answered(api.put("/v2/topics/q"), 201).await;
+    let of_topic = unchanged.replace("queue exists", "topic exists").replace("set`", "set --topic`");
+    assert_eq!(warnings_of(api.put("/v2/topics/q").json(&json!({"team": "billing"})), 204).await, [of_topic]);
     assert_eq!(warnings_of(api.put("/v2/queues/q"), 204).await, [""; 0]);
     answered(api.put("/v2/queues/new").json(&metadata), 201).await;
     let reordered = json!({"_default_message_ttl": 60, "team": "billing"});

@@ -85,7 +85,7 @@ async fn a_subscriber_that_subscribes_again_with_other_options_gets_a_warning() 
         warnings_of(api.post("/v2/queues/q/subscriptions", &body), 201)
     };
     let unchanged = "the subscription exists, and its settings, which are different, were not changed; \
-                     change them with PATCH";
+                     change them with PATCH, or with `sukkal subscription set`";
 
     assert_eq!(subscribe(600, true).await, [""; 0]);
     assert_eq!(subscribe(600, true).await, [""; 0]);
@@ -140,7 +140,7 @@ async fn what_a_subscription_cannot_use_gets_a_warning_or_is_refused() {
     assert_eq!(warnings_of(subscribe(options), 201).await, expected);
     let later = json!({ "subscriber": "http://example.org/", "since": "2020-01-01T00:00:00Z" });
     let unchanged = "the subscription exists, and its settings, which are different, were not changed; \
-                     change them with PATCH";
+                     change them with PATCH, or with `sukkal subscription set`";
     assert_eq!(warnings_of(api.post("/v2/queues/q/subscriptions", &later), 201).await, [unchanged]);
     let never = json!({ "subscriber": "http://example.org/2", "since": "2099-01-01T00:00:00Z" });
     let text = refused(api.post("/v2/queues/q/subscriptions", &never), 400, "Invalid API request").await;

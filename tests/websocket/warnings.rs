@@ -17,7 +17,10 @@ async fn what_has_no_effect_gets_a_warning() {
         (
             "queue_create",
             json!({"queue_name": "q", "metadata": {"a": 2}}),
-            json!(["the queue exists, and its metadata, which is different, was not changed; change it with PATCH"]),
+            json!([
+                "the queue exists, and its metadata, which is different, was not changed; change it with PATCH, or with \
+                 `sukkal queue set`"
+            ]),
         ),
         (
             "queue_create",

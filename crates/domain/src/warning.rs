@@ -422,7 +422,7 @@ impl fmt::Display for Warning {
                 "the option \"post_data\" does not contain \"$zaqar_message$\" with its quotes, so requests do not contain the message",
             ),
             Self::SubscriptionUnchanged => f.write_str(
-                "the subscription exists, and its settings, which are different, were not changed; change them with PATCH",
+                "the subscription exists, and its settings, which are different, were not changed; change them with PATCH, or with `sukkal subscription set`",
             ),
             Self::InvalidMessageId => {
                 f.write_str("an id was ignored, because it cannot be the id of a message of this queue")
@@ -444,8 +444,10 @@ impl fmt::Display for Warning {
             ),
             Self::MetadataUnchanged(kind) => write!(
                 f,
-                "the {0} exists, and its metadata, which is different, was not changed; change it with PATCH",
-                kind.noun()
+                "the {} exists, and its metadata, which is different, was not changed; change it with PATCH, or with \
+                 `sukkal queue set{}`",
+                kind.noun(),
+                if *kind == QueueKind::Topic { " --topic" } else { "" }
             ),
             Self::NothingToPurge => f.write_str("\"resource_types\" is empty, so nothing was deleted"),
             Self::BodyIgnored => f.write_str("the body has no effect, because this request takes none"),
