@@ -25,17 +25,26 @@ impl Credentials {
         Self::parse(&lines, &shown(path))
     }
 
-    /// Parses lines such as `X-Auth-Token: 1234`. A line without a colon is a bearer token.
-    /// `source` names the lines in errors, which do not contain the lines themselves.
+    /// Parses lines such as `X-Auth-Token: 1234`. A line without a colon is a bearer token. Lines
+    /// that begin with `#` are skipped. `source` names the lines in errors, which do not contain
+    /// the lines themselves.
     pub(super) fn parse(lines: &str, source: &str) -> Result<Self, Error> {
         let mut headers = HeaderMap::new();
-        for (index, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let invalid = || Error::Usage(format!("line {} of the credentials in {source} is no header", index + 1));
+        for (index, line) in lines.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let line_is =
+                |text: &str| Error::Usage(format!("line {} of the credentials in {source} {text}", index + 1));
+            let invalid = || line_is("is no header");
             let (name, value) = match line.split_once(':') {
                 Some((name, value)) => {
                     (HeaderName::try_from(name.trim()).map_err(|_| invalid())?, value.trim().to_owned())
                 }
-                None => (AUTHORIZATION, format!("Bearer {}", line.trim())),
+                None if line.contains(char::is_whitespace) => {
+                    return Err(line_is("has white space but no colon; write NAME: VALUE, or only a token"));
+                }
+                None => (AUTHORIZATION, format!("Bearer {line}")),
             };
             let mut value = HeaderValue::try_from(value).map_err(|_| invalid())?;
             value.set_sensitive(true);
@@ -90,7 +99,10 @@ mod tests {
 
     #[test]
     fn each_line_is_a_header_and_a_line_without_a_colon_is_a_bearer_token() {
-        let credentials = Credentials::parse("X-Auth-Token: a:b\n\n 1234 \n", "a test").unwrap();
+        let lines = "# the token: that of Ann\nX-Auth-Token: a:b\n\n 1234 \n #5678";
+        let credentials = Credentials::parse(lines, "a test").unwrap();
+
+        assert_eq!(credentials.headers().len(), 2);
 
         assert_eq!(credentials.headers()["x-auth-token"], "a:b");
         assert_eq!(credentials.headers()["authorization"], "Bearer 1234");
@@ -117,6 +129,11 @@ mod tests {
         let shown = format!("{:?}", Credentials::parse("secret", "a test").unwrap());
 
         assert_eq!(error, "line 2 of the credentials in a test is no header");
+        for line in ["X-Project-Id secret", "Bearer secret"] {
+            let error = Credentials::parse(line, "a test").unwrap_err().to_string();
+            let expected = "has white space but no colon; write NAME: VALUE, or only a token";
+            assert_eq!(error, format!("line 1 of the credentials in a test {expected}"));
+        }
         assert!(!shown.contains("secret"), "{shown}");
     }
 }

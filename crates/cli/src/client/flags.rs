@@ -45,7 +45,8 @@ pub struct Flags {
     /// File with headers that authenticate the requests [env: SUKKAL_CREDENTIALS_FILE]
     ///
     /// Each line is a header, such as `X-Auth-Token: 1234`. A line without a colon is a bearer
-    /// token. The variable SUKKAL_CREDENTIALS may contain such lines instead of a file.
+    /// token. Empty lines and lines that begin with # are skipped. The variable SUKKAL_CREDENTIALS
+    /// may contain such lines instead of a file.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) credentials_file: Option<PathBuf>,
     /// File with the certificates to trust for https, in PEM format [env: SUKKAL_CACERT] [default:
