@@ -11,7 +11,7 @@ use super::contexts::{Context, Contexts};
 use super::credentials::Credentials;
 use super::environment::{Environment, shown};
 use super::error::Error;
-use super::flags::Flags;
+use super::flags::{DEFAULT_URL, Flags};
 use super::http::check_url;
 use super::output::Output;
 use super::table::{Align, Table};
@@ -78,13 +78,19 @@ pub(super) fn run(
         }
         Command::Ls => ls(&Contexts::load(environment)?, output),
         Command::Rm { names } => {
+            let mut was_current = false;
             Contexts::change(environment, |contexts| {
                 names.iter().try_for_each(|name| {
                     contexts.contexts.remove(name).ok_or_else(|| Contexts::unknown(name))?;
-                    contexts.current.take_if(|current| current == name);
+                    was_current |= contexts.current.take_if(|current| current == name).is_some();
                     Ok(())
                 })
             })?;
+            if was_current {
+                print_message(&format!(
+                    "warning: the context in use was removed, so commands now use {DEFAULT_URL} by default"
+                ));
+            }
             names.iter().try_for_each(|name| {
                 output.done(&format!("removed context {name}"), &json!({ "name": name, "removed": true }))
             })

@@ -15,7 +15,7 @@ use super::error::Error;
 use crate::duration::duration;
 use crate::exit::print_message;
 
-const DEFAULT_URL: &str = "http://127.0.0.1:8888";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8888";
 /// The service would use the project of the credentials.
 pub(super) const OTHER_PROJECT: &str =
     "the credentials are for another project than the one in --project, SUKKAL_PROJECT or the context";
