@@ -47,8 +47,9 @@ impl From<reqwest::Error> for Failure {
 pub(super) fn client(url: &Url, cacert: Option<&Path>, cert: Option<&Path>) -> Result<Client, Error> {
     let failed = |reason: &dyn ToString| Error::Failed(reason.to_string());
     let trusted = match cacert {
-        _ if url.scheme() == "http" => RootCertStore::empty(),
+        // Checked for http too, like the certificate of the client.
         Some(file) => only_in(file)?,
+        None if url.scheme() == "http" => RootCertStore::empty(),
         None => outbound::trusted_certificates().map_err(|error| failed(&error))?,
     };
     let mut tls = outbound::tls_config(trusted);
