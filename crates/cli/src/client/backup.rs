@@ -29,6 +29,10 @@ pub struct Options {
 
 pub(super) async fn run(options: &Options, service: &Service, output: &mut Output) -> Result<(), Error> {
     let file = &options.file;
+    if file.as_os_str() == "-" {
+        let text = "a backup is written to a file, not to stdout; name a file, or write ./- for one with the name -";
+        return Err(Error::Usage(text.to_owned()));
+    }
     if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(Error::Usage(format!("{} is not a regular file", file.display())));
     }
