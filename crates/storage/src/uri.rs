@@ -25,8 +25,11 @@ pub enum StoreUri {
 /// Reasons for which a store URI is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InvalidUri {
-    /// The folder is missing.
-    #[error("\"{EMBEDDED}\" must be followed by the path of a folder: {EMBEDDED}PATH")]
+    /// The folder is missing, or its path is not as it was meant.
+    #[error(
+        "\"{EMBEDDED}\" must be followed by the path of a folder, such as {EMBEDDED}./data or {EMBEDDED}/var/lib/data, \
+         which does not begin with ~, // or white space"
+    )]
     NoFolder,
     /// `memory:` is followed by more text.
     #[error("nothing may follow {MEMORY}")]
@@ -46,8 +49,12 @@ impl FromStr for StoreUri {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(folder) = text.strip_prefix(EMBEDDED) {
-            // A folder name with `://` is a mistake, and may contain a password.
-            let is_folder = !folder.is_empty() && !folder.contains("://");
+            // A folder name with `://` is a mistake, and may contain a password. Other programs
+            // take `//` for the start of a host, and replace `~` with a home.
+            let is_mistake = folder.contains("://")
+                || folder.starts_with("//")
+                || folder.starts_with(|first: char| first == '~' || first.is_whitespace());
+            let is_folder = !folder.is_empty() && !is_mistake;
             return if is_folder { Ok(Self::Embedded(folder.into())) } else { Err(InvalidUri::NoFolder) };
         }
         match text.strip_prefix(MEMORY) {
@@ -90,6 +97,9 @@ mod tests {
             "",
             "embedded:",
             "embedded:redis://:secret@h",
+            "embedded://data",
+            "embedded:~/data",
+            "embedded: ./data",
             "memory:x",
             "memory",
             "embedded",
