@@ -23,7 +23,7 @@ use super::record;
 use crate::metrics::Metrics;
 use sukkal_domain::ProjectId;
 
-/// The names of the standard streams in the option `file`.
+/// The names of the standard streams in the option `file`, in any case.
 const STDERR: &str = "stderr";
 const STDOUT: &str = "stdout";
 /// Maximum number of records that wait to be written.
@@ -67,10 +67,10 @@ impl AuditLog {
     /// The error of the operating system if the file cannot be opened or the thread not started.
     pub fn open(file: &str, metrics: Arc<Metrics>) -> io::Result<Self> {
         let losses = Arc::new(Losses::new(metrics));
-        if file == STDERR {
+        if file.eq_ignore_ascii_case(STDERR) {
             return Self::start(losses, |line| io::stderr().write_all(line.as_bytes()));
         }
-        if file == STDOUT {
+        if file.eq_ignore_ascii_case(STDOUT) {
             return Self::start(losses, |line| io::stdout().write_all(line.as_bytes()));
         }
         let mut file = LogFile::open(PathBuf::from(file))?;

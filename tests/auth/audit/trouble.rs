@@ -182,7 +182,7 @@ async fn the_log_can_go_to_stdout() {
 
 #[tokio::test]
 async fn the_log_can_go_to_stderr() {
-    let sukkal = Sukkal::start_with("memory:", &[(AUDIT_FILE, "stderr")]);
+    let sukkal = Sukkal::start_with("memory:", &[(AUDIT_FILE, "STDERR")]);
     create(&sukkal.project("shop"), "orders").await;
 
     let lines = sukkal.logged("\"queues:create\"").await;
