@@ -226,6 +226,9 @@ impl Config {
         let mut environment: Vec<_> = environment.into_iter().collect();
         let has_movable_clock =
             environment.extract_if(.., |(variable, _)| variable == names::MOVABLE_CLOCK).count() > 0;
+        let names_collector = environment
+            .iter()
+            .any(|(variable, value)| names::COLLECTOR.contains(&variable.as_str()) && !value.is_empty());
         let mut warnings = settings.set_from_environment(environment);
         for (name, text) in flags {
             if let Some(text) = text {
@@ -234,12 +237,18 @@ impl Config {
         }
         settings.validate()?;
         warnings.extend(settings.secret_warnings());
-        let is_set = ["tls.client_certificate", "embedded.fsync"].map(|option| settings.is_set(option));
+        let is_set = [
+            "tls.client_certificate",
+            "embedded.fsync",
+            "transport.min_length_client_id",
+            "transport.max_length_client_id",
+        ]
+        .map(|option| settings.is_set(option));
         let config = Self::deserialize(settings.into_table());
         let config = config.map_err(|error| Error::Invalid(error.message().replace('\n', " ")))?;
         config.tls.check().map_err(Error::Invalid)?;
         mail::check(&config.mail, &config.signed_url).map_err(Error::Invalid)?;
-        warnings.extend(config.useless_options(is_set));
+        warnings.extend(config.useless_options(is_set, names_collector));
         warnings.extend(config.tokens.check(&config.auth.strategies)?);
         warnings.extend(config.auth.check(&config.tls)?);
         warnings.extend(unencrypted::warnings(&config));
@@ -458,6 +467,7 @@ mod tests {
             ("SUKKAL_STROE", "hush"),
             ("SUKKAL_TRANSPORT", "hush"),
             ("SUKKAL_PORT", "tcp://10.0.0.1:80"),
+            ("SUKKAL_PORT", "9000"),
             ("HOME", "/"),
         ];
 
@@ -468,6 +478,7 @@ mod tests {
             [
                 "the environment variable SUKKAL_STROE does not name an option and is ignored; did you mean SUKKAL_STORE?",
                 "the environment variable SUKKAL_TRANSPORT does not name an option and is ignored",
+                "the environment variable SUKKAL_PORT does not name an option and is ignored; did you mean SUKKAL_BIND?",
             ]
         );
     }

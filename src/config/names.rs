@@ -3,6 +3,8 @@
 /// A variable for tests: if it is set, tests can move the clock of each queue in Redis, and a
 /// service listens on loopback addresses only. It is not an option.
 pub(super) const MOVABLE_CLOCK: &str = "SUKKAL_MOVABLE_CLOCK";
+/// The variables of OpenTelemetry that name a collector. Only an option names it for Sukkal.
+pub(super) const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const PREFIX: &str = "SUKKAL_";
 const SECTION_SEPARATOR: &str = "__";
 /// The variables of the command line, which is a client of the service. They are not options.
@@ -59,15 +61,18 @@ fn is_service_discovery(name: &str, value: &str) -> bool {
     let has_address = value.starts_with("tcp://") || value.starts_with("udp://");
     // An option named port follows the separator of its section, before which no service name ends.
     let is_option = name.ends_with("__PORT") && !has_address;
-    let is_port = name == "PORT"
-        || name.ends_with("_PORT") && !is_option
+    let is_port = name.ends_with("_PORT") && !is_option
         || name.split_once("PORT_").is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
     let is_address = name.ends_with("SERVICE_HOST") || name.contains("SERVICE_PORT");
     is_address || is_port || has_address
 }
 
 /// Returns the option with the most similar name, if any name is similar.
-pub(super) fn nearest<'o>(name: &str, options: impl Iterator<Item = &'o str>) -> Option<&'o str> {
+pub(super) fn nearest<'o>(name: &str, mut options: impl Iterator<Item = &'o str>) -> Option<&'o str> {
+    // Many programs name their own port like this. The options named `port` are for other servers.
+    if name == "port" {
+        return options.find(|option| *option == "bind");
+    }
     let bare = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |option: &str| {
         let whole = strsim::osa_distance(name, option);
@@ -92,6 +97,7 @@ mod tests {
 
     #[test]
     fn the_variables_of_a_kubernetes_service_are_not_options() {
+        assert_eq!(option_of("SUKKAL_PORT", "9000").as_deref(), Some("port"));
         for (name, value) in [
             ("SUKKAL_SERVICE_HOST", "10.0.0.1"),
             ("SUKKAL_SERVICE_PORT", "8888"),
@@ -108,13 +114,14 @@ mod tests {
 
     #[test]
     fn an_option_is_suggested_for_a_misspelled_name() {
-        let options = ["store", "bind", "transport.max_wait", "transport.max_claim_ttl", "log.filter"];
+        let options = ["store", "bind", "transport.max_wait", "transport.max_claim_ttl", "log.filter", "mail.port"];
         for (name, meant) in [
             ("stroe", Some("store")),
             ("transport_max_wait", Some("transport.max_wait")),
             ("max_wait", Some("transport.max_wait")),
             ("trasnport.max_wiat", Some("transport.max_wait")),
             ("signed_url.max_wait", Some("transport.max_wait")),
+            ("port", Some("bind")),
             ("color", None),
             ("x", None),
         ] {

@@ -3,14 +3,17 @@
 
 use super::{ClientCertificate, Config, Redis, SignedUrl, Transport};
 use crate::auth::policy::{Overrides, Policy, Preset};
-use sukkal_domain::AuthStrategy;
+use sukkal_domain::{AuthStrategy, ClientIdRule};
 use sukkal_storage::StoreUri;
 
 impl Config {
     /// Returns a warning for each option that has no effect, or hardly one. `is_set` says whether
-    /// somebody has set `tls.client_certificate` and `embedded.fsync`, which have defaults.
-    pub(super) fn useless_options(&self, is_set: [bool; 2]) -> impl Iterator<Item = String> {
-        let [sets_client_certificate, sets_fsync] = is_set;
+    /// somebody has set `tls.client_certificate`, `embedded.fsync`, and the minimum and maximum
+    /// length of a Client-ID, which have defaults. `names_collector` says whether a variable of
+    /// OpenTelemetry names a collector.
+    #[expect(clippy::too_many_lines, reason = "it is a table of warnings")]
+    pub(super) fn useless_options(&self, is_set: [bool; 4], names_collector: bool) -> impl Iterator<Item = String> {
+        let [sets_client_certificate, sets_fsync, sets_min_length, sets_max_length] = is_set;
         let SignedUrl { secret_key, accepted_secret_key } = &self.signed_url;
         let Transport { message_encryption_key, message_decryption_keys, .. } = &self.transport;
         let authenticates_with = |strategy| self.auth.strategies.contains(&strategy);
@@ -65,6 +68,21 @@ impl Config {
             (
                 self.transport.default_project.is_some() && !believes_anybody,
                 "transport.default_project has no effect, because auth.strategies requires credentials",
+            ),
+            (
+                self.transport.limits.default_message_delay > 0,
+                "transport.default_message_delay is not 0, but it delays no messages: it is only the \
+                 _default_message_delay that queues show; set _default_message_delay of the queues instead",
+            ),
+            (
+                (sets_min_length || sets_max_length) && self.transport.client_id() == ClientIdRule::Uuid,
+                "transport.min_length_client_id and transport.max_length_client_id have no effect, because \
+                 transport.client_id_uuid_safe is \"strict\": a Client-ID must be a UUID",
+            ),
+            (
+                names_collector && self.telemetry.otlp_endpoint.is_none(),
+                "OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT have no effect; set \
+                 telemetry.otlp_endpoint to send traces",
             ),
             (
                 has_redis_options && !matches!(self.store, StoreUri::Redis(_)) && !self.pooling.enabled,
@@ -140,6 +158,24 @@ mod tests {
         assert_eq!(beside(""), [""; 0]);
         let without_credentials = beside("none,tokens");
         assert!(without_credentials.len() == 1 && without_credentials[0].contains("\"none\" beside others"));
+    }
+
+    #[test]
+    fn an_option_that_only_seems_to_have_an_effect_causes_a_warning() {
+        for (option, value, expected) in [
+            ("SUKKAL_TRANSPORT__DEFAULT_MESSAGE_DELAY", "60", "transport.default_message_delay is not 0, but"),
+            ("SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID", "5", "transport.min_length_client_id and transport.max"),
+            ("SUKKAL_TRANSPORT__MAX_LENGTH_CLIENT_ID", "50", "transport.min_length_client_id and transport.max"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_ENDPOINT and"),
+        ] {
+            let alone = warnings(&[(option, value)]);
+            assert!(alone.len() == 1 && alone[0].starts_with(expected), "{alone:?}");
+        }
+        let free = ("SUKKAL_TRANSPORT__CLIENT_ID_UUID_SAFE", "off");
+        assert_eq!(warnings(&[free, ("SUKKAL_TRANSPORT__MIN_LENGTH_CLIENT_ID", "5")]), [""; 0]);
+        let collector = "http://127.0.0.1:4318";
+        let named = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector), ("SUKKAL_TELEMETRY__OTLP_ENDPOINT", collector)];
+        assert_eq!(warnings(&named), [""; 0]);
     }
 
     #[test]
