@@ -52,7 +52,7 @@ impl FromStr for StoreUri {
             // A folder name with `://` is a mistake, and may contain a password. Other programs
             // take `//` for the start of a host, and replace `~` with a home.
             let is_mistake = folder.contains("://")
-                || folder.starts_with("//")
+                || folder.starts_with("//") && !folder.starts_with("///")
                 || folder.starts_with(|first: char| first == '~' || first.is_whitespace());
             let is_folder = !folder.is_empty() && !is_mistake;
             return if is_folder { Ok(Self::Embedded(folder.into())) } else { Err(InvalidUri::NoFolder) };
