@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
@@ -101,13 +101,9 @@ impl Service {
         }
     }
 
-    /// Returns the service with requests in this role, unless the credentials name the roles or
-    /// have a token, which determines them.
+    /// Returns the service with requests in this role, unless the credentials name the roles.
     pub(super) fn in_role(mut self, role: &'static str) -> Self {
-        let is_bearer = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"bearer ");
-        if !self.headers.contains_key("x-auth-token") && !self.headers.get_all(AUTHORIZATION).iter().any(is_bearer) {
-            self.headers.entry("x-roles").or_insert(HeaderValue::from_static(role));
-        }
+        self.headers.entry("x-roles").or_insert(HeaderValue::from_static(role));
         self
     }
 

@@ -13,9 +13,8 @@ use super::table::{Align, Table};
 pub enum Command {
     /// Lists the projects that have queues
     ///
-    /// The service must run with `admin_mode`. The command sends the role `admin` in X-Roles,
-    /// unless the credentials have a token. A proxy that authenticates callers replaces this header
-    /// with the roles of the caller.
+    /// The service must run with `admin_mode`. The command sends the role `admin` in X-Roles. A
+    /// proxy that authenticates callers replaces this header with the roles of the caller.
     #[command(alias = "list")]
     Ls {
         /// Maximum number of projects

@@ -60,8 +60,8 @@ pub enum Command {
     ///
     /// Requests for the queue wait meanwhile, and fail if that takes too long. The command ends
     /// when the move is complete, which may take minutes. The move continues if the command is
-    /// interrupted. It needs a service with pools, and the role admin. The command sends this role
-    /// in X-Roles, unless the credentials have a token.
+    /// interrupted. It needs a service with pools, and the role admin, which the command sends in
+    /// X-Roles.
     Move {
         #[arg(value_parser = segment)]
         queue: String,
