@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 
-use crate::metrics::Metrics;
+use crate::observability::metrics::Metrics;
 use sukkal_storage::{Driver, Schedule};
 
 /// Runs maintenance until it is dropped. A round that fails is repeated from its beginning, which

@@ -4,7 +4,6 @@
 
 pub mod api;
 pub mod app;
-pub mod audit;
 pub mod auth;
 pub mod authentication;
 pub mod broker;
@@ -13,8 +12,6 @@ pub mod config;
 pub mod console;
 pub mod descriptors;
 pub mod janitor;
-pub mod metrics;
+pub mod observability;
 pub mod push;
-pub mod request_id;
 pub mod service_manager;
-pub mod telemetry;

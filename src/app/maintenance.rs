@@ -5,7 +5,7 @@ use std::io::Read;
 use futures::FutureExt;
 
 use super::error::Error;
-use super::store::{cipher, clock, open_existing, redis_tls_files};
+use super::store::{cipher, clock, leaves_out_pools, open_existing, redis_tls_files};
 use crate::broker::{self, Rekeyed};
 use crate::config::Config;
 use sukkal_storage::embedded::EmbeddedStore;
@@ -19,6 +19,10 @@ use sukkal_storage::{Check, StoreUri};
 /// fixed. An embedded store must exist, and no other process may have it open.
 pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
     let store = open_existing(config).await?;
+    // A store that cannot say so is checked.
+    if leaves_out_pools(config, &*store).await.unwrap_or(false) {
+        return Err(Error::Pools);
+    }
     let checked = tokio::select! {
         biased;
         reason = store.becomes_unusable() => return Err(Error::Refused(reason)),
@@ -40,7 +44,12 @@ pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync
     tokio::select! {
         biased;
         reason = store.becomes_unusable() => Err(Error::Refused(reason)),
-        rekeyed = broker::rekey(&*store, &cipher, report) => Ok(rekeyed?),
+        rekeyed = async {
+            if leaves_out_pools(config, &*store).await? {
+                return Err(Error::Pools);
+            }
+            Ok(broker::rekey(&*store, &cipher, report).await?)
+        } => rekeyed,
     }
 }
 

@@ -18,12 +18,12 @@ use tracing::{info, warn};
 
 use super::error::Error;
 use super::service::{push, service};
-use super::store::{has_pools, open, schedule};
+use super::store::{leaves_out_pools, open, schedule};
 use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::janitor;
-use crate::metrics::ConnectionCounts;
+use crate::observability::metrics::ConnectionCounts;
 use crate::push::client::SystemResolver;
 use crate::service_manager;
 use sukkal_domain::AuthStrategy;
@@ -159,7 +159,7 @@ fn report_start(config: &Config, address: SocketAddr, has_new_store: bool) {
 /// Warns if the store has pools that are not used, and if no client can authenticate, because the
 /// only strategy is `tokens` and there is no token.
 async fn warn_of_store(config: Config, store: Arc<dyn Driver>) {
-    if !config.pooling.enabled && has_pools(&*store).await {
+    if leaves_out_pools(&config, &*store).await.unwrap_or(false) {
         warn!(
             "the store has pools, but pooling.enabled is false, so queues in pools look as if they did not exist; set it \
              to true"

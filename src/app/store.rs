@@ -49,25 +49,24 @@ pub(super) fn open(config: &Config) -> Result<Opened, Error> {
     }
 }
 
-/// Opens the configured store, with its pools. An embedded store must exist. Fails if the store has
-/// pools and the configuration has not.
+/// Opens the configured store, with its pools. An embedded store must exist.
 pub(super) async fn open_existing(config: &Config) -> Result<Arc<dyn Driver>, Error> {
     let opened = match &config.store {
         StoreUri::Embedded(folder) => opened_embedded(config, EmbeddedStore::open_verified(folder)?)?,
         StoreUri::Memory | StoreUri::Redis(_) => open(config)?,
     };
-    match &opened.pooled {
-        Some(pooled) => pooled.refresh_pools().await?,
-        None if has_pools(&*opened.store).await => return Err(Error::Pools),
-        None => {}
+    if let Some(pooled) = &opened.pooled {
+        pooled.refresh_pools().await?;
     }
     Ok(opened.store)
 }
 
-/// Returns whether the store has a list of pools with some in it. A store that cannot say so now
-/// has none.
-pub(super) async fn has_pools(store: &dyn Driver) -> bool {
-    store.load_pools(None).await.is_ok_and(|list| list.is_some_and(|list| !list.pools.is_empty()))
+/// Returns whether the store has pools that the configuration leaves out.
+pub(super) async fn leaves_out_pools(config: &Config, store: &dyn Driver) -> Result<bool, sukkal_storage::Error> {
+    if config.pooling.enabled {
+        return Ok(false);
+    }
+    Ok(store.load_pools(None).await?.is_some_and(|list| !list.pools.is_empty()))
 }
 
 fn opened_embedded(config: &Config, store: EmbeddedStore) -> Result<Opened, Error> {

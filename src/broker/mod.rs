@@ -69,8 +69,8 @@ use self::quotas::{ConcurrencyLimit, ConcurrencyUnit, Quotas};
 use self::waiting::{SharedReads, Waiting};
 use crate::auth::policy::Policy;
 use crate::auth::{Caller, Trusts};
-use crate::metrics::Metrics;
-use crate::request_id::in_current_request;
+use crate::observability::metrics::Metrics;
+use crate::observability::request_id::in_current_request;
 use sukkal_domain::{
     ConfirmationRequest, Limits, MailRules, MonitoredQueues, ProjectId, PushConfig, Queue, QueueId, Quota, QuotaConfig,
 };

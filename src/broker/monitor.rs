@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cached::Cached;
-use crate::metrics::scrape::MonitoredFigures;
+use crate::observability::metrics::scrape::MonitoredFigures;
 use sukkal_domain::MonitoredQueues;
 
 /// Minimum time between two pings of the store.

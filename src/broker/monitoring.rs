@@ -15,7 +15,7 @@ use super::access::Resource;
 use super::monitor::Monitor;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use crate::metrics::scrape::{Figures, MonitoredFigures, QueueFigures};
+use crate::observability::metrics::scrape::{Figures, MonitoredFigures, QueueFigures};
 use sukkal_domain::{MONITORED_QUEUES_MAX, MonitoredQueues, ProjectId, QueueId, QueueKind, Summary};
 use sukkal_storage::{NameRange, QueueListing};
 

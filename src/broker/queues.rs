@@ -451,7 +451,7 @@ mod tests {
     use super::*;
     use crate::auth::Client;
     use crate::broker::test_options::{limits, push_config};
-    use crate::metrics::Metrics;
+    use crate::observability::metrics::Metrics;
     use sukkal_domain::{ClientIdRule, ProjectId};
     use sukkal_storage::QueueStore as _;
     use sukkal_storage::embedded::EmbeddedStore;

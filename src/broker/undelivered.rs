@@ -263,7 +263,7 @@ mod tests {
     use crate::broker::claims::ClaimRequest;
     use crate::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
     use crate::broker::test_options::{limits, push_config};
-    use crate::metrics::Metrics;
+    use crate::observability::metrics::Metrics;
     use sukkal_domain::{Body, ClientIdRule, ProjectId};
     use sukkal_storage::embedded::EmbeddedStore;
 

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::{Log, LogFormat};
-use crate::request_id::RequestId;
+use crate::observability::request_id::RequestId;
 
 /// Libraries that would log each frame and each handshake with the filter `debug`. The filter may
 /// name them.

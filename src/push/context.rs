@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Failure, SubscriberClient};
 use super::mail::Mailer;
 use crate::auth::Trusts;
-use crate::metrics::Metrics;
+use crate::observability::metrics::Metrics;
 use sukkal_base::memory_budget::MemoryBudget;
 use sukkal_domain::AddressRules;
 

@@ -38,7 +38,7 @@ use self::mail::Mailer;
 use self::wake::Wake;
 use crate::auth::signed_url::Signer;
 use crate::broker::{self, Broker};
-use crate::metrics::Metrics;
+use crate::observability::metrics::Metrics;
 use sukkal_base::memory_budget::MemoryBudget;
 use sukkal_domain::{MailConfig, PushConfig, QueueId};
 

@@ -15,7 +15,7 @@ use sukkal::app;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, Openness, TokenStrategy, TrustedProxies};
 use sukkal::config::Config;
-use sukkal::metrics::ConnectionCounts;
+use sukkal::observability::metrics::ConnectionCounts;
 use sukkal_domain::ProjectId;
 use sukkal_storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;

@@ -163,6 +163,9 @@ async fn a_field_at_the_wrong_place_is_named_with_its_place() {
     answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
     let claim = api.post("/v2/queues/q/claims", &json!({"limit": 1, "ttl": 60}));
     assert_eq!(warnings_of(claim, 201).await, ["field \"limit\" has no effect here; it is a query parameter"]);
+    let claim = api.post("/v2/queues/q/claims", &json!({"VisibilityTimeout": 60}));
+    let expected = "field \"VisibilityTimeout\" has no effect here; it is \"ttl\" in this API";
+    assert_eq!(warnings_of(claim, 204).await, [expected]);
     let subscriber = json!({"subscriber": "http://example.org/", "ordered": true});
     let subscription = api.post("/v2/queues/q/subscriptions", &subscriber);
     let expected = "field \"ordered\" has no effect here; it is an option; send it in \"options\"";
@@ -180,16 +183,14 @@ async fn warnings_about_unknown_names_come_last_and_the_last_one_says_if_there_a
     assert_eq!(warnings[0], "\"_max_claim_count\" has no effect without \"_dead_letter_queue\"; set both");
     let unknown = "has no effect; name keys of your own without a leading \"_\"";
     assert_eq!(warnings[1..4], ["_a", "_b", "_c"].map(|key| format!("unknown metadata key \"{key}\" {unknown}")));
-    assert_eq!(warnings[4..], ["there are other warnings; send the request again without these"]);
+    assert_eq!(warnings[4..], ["there are other warnings, which are left out"]);
 }
 
 #[tokio::test]
 async fn a_credential_that_nothing_verifies_gets_a_warning() {
     let api = new_project();
     for (header, value) in [("Authorization", "Bearer abc"), ("X-Auth-Token", "abc")] {
-        let expected = format!(
-            "{header} is ignored, because the service verifies no credentials; its auth.strategies is empty or \"none\""
-        );
+        let expected = format!("{header} is ignored, because no strategy in auth.strategies verifies it");
         assert_eq!(warnings_of(api.get("/v2/queues").header(header, value), 200).await, [expected]);
     }
     assert_eq!(warnings_of(api.get("/v2/queues").header("Authorization", "Basic abc"), 200).await, [""; 0]);

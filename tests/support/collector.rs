@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use sukkal::api::http::{self, ServerLimits};
-use sukkal::metrics::ConnectionCounts;
+use sukkal::observability::metrics::ConnectionCounts;
 use tokio::task::JoinHandle;
 
 use super::{lock, ports};

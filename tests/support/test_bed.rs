@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sukkal::api::http;
 use sukkal::config::Config;
-use sukkal::metrics::ConnectionCounts;
+use sukkal::observability::metrics::ConnectionCounts;
 use sukkal::push::client::{Resolver, SystemResolver};
 use sukkal::{app, janitor};
 use sukkal_domain::QueueId;

@@ -7,39 +7,34 @@ use super::imports::{imports_of, module_of};
 use super::{code, files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 16] = [
-    ("metrics", &[]),
+const LAYERS: [(&str, &[&str]); 13] = [
     ("console", &[]),
     ("descriptors", &[]),
     ("service_manager", &[]),
-    ("telemetry", &[]),
     ("auth", &[]),
-    ("audit", &["auth", "metrics"]),
-    ("request_id", &["audit", "telemetry"]),
-    ("broker", &["auth", "metrics", "request_id", "telemetry"]),
-    ("authentication", &["auth", "broker", "metrics"]),
-    ("api", &["audit", "auth", "authentication", "broker", "console", "metrics", "request_id", "telemetry"]),
+    ("observability", &["auth"]),
+    ("broker", &["auth", "observability"]),
+    ("authentication", &["auth", "broker", "observability"]),
+    ("api", &["auth", "authentication", "broker", "console", "observability"]),
     ("config", &["auth"]),
-    ("janitor", &["metrics"]),
-    ("push", &["api", "auth", "broker", "metrics"]),
+    ("janitor", &["observability"]),
+    ("push", &["api", "auth", "broker", "observability"]),
     (
         "app",
         &[
             "api",
-            "audit",
             "auth",
             "authentication",
             "broker",
             "config",
             "descriptors",
             "janitor",
-            "metrics",
+            "observability",
             "push",
             "service_manager",
-            "telemetry",
         ],
     ),
-    ("cli", &["app", "config", "request_id"]),
+    ("cli", &["app", "config", "observability"]),
 ];
 
 /// Modules that only some others may name, by whole paths: a store is chosen in one place.

@@ -24,8 +24,9 @@ fn every_limit_names_its_test_its_option_and_its_metric() {
         let is_test = |path_in: &str, text: &str| path_in.contains(&path) && text.contains(&format!("fn {name}("));
         assert!(sources.iter().any(|(path_in, text)| is_test(&path_in.to_string_lossy(), text)), "{what}: {test}");
         let registered = format!("\"{}\"", metric.trim_matches('`'));
-        let is_metric =
-            |path: &Path, text: &str| path.to_string_lossy().contains("src/metrics/") && text.contains(&registered);
+        let is_metric = |path: &Path, text: &str| {
+            path.to_string_lossy().contains("src/observability/metrics/") && text.contains(&registered)
+        };
         assert!(metric == "–" || sources.iter().any(|(path, text)| is_metric(path, text)), "{what}: {metric}");
         for option in limit.split('`').skip(1).step_by(2) {
             let (section, key) = option.split_once('.').unwrap_or(("", option));

@@ -41,20 +41,20 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("indicatif", &["crates/cli/src/bench/", "crates/cli/src/client/"]),
     ("lettre", &["crates/domain/src/", "src/push/"]),
     ("maud", &["crates/cli/src/bench/", "src/console/"]),
-    ("opentelemetry", &["src/telemetry/"]),
-    ("prometheus_client", &["src/metrics/"]),
+    ("opentelemetry", &["src/observability/telemetry/"]),
+    ("prometheus_client", &["src/observability/metrics/"]),
     ("reqwest", &["src/authentication/keystone/", "crates/cli/src/client/", "crates/base/src/outbound/"]),
     ("ring", &["src/api/http/websocket/", "src/authentication/", "crates/domain/src/", "src/push/"]),
     ("redb", &["crates/storage/src/embedded/"]),
     (
         "rustix",
         &[
-            "src/audit/file.rs",
+            "src/observability/audit/file.rs",
             "crates/cli/src/bench/",
             "crates/cli/src/client/",
             "src/cli/serve.rs",
             "src/descriptors.rs",
-            "src/metrics/",
+            "src/observability/metrics/",
             "crates/storage/src/embedded/",
         ],
     ),
@@ -233,8 +233,12 @@ fn the_image_gets_every_file_that_the_program_is_built_from() {
 /// It drops byte order marks. Files of the kernel and of the service itself have none.
 #[test]
 fn texts_are_read_by_one_reader() {
-    const OWN: [&str; 4] =
-        ["crates/base/src/text.rs", "src/metrics/process.rs", "crates/storage/src/embedded", "src/audit"];
+    const OWN: [&str; 4] = [
+        "crates/base/src/text.rs",
+        "src/observability/metrics/process.rs",
+        "crates/storage/src/embedded",
+        "src/observability/audit",
+    ];
     for (path, text) in code() {
         let is_own = OWN.iter().any(|own| path.to_string_lossy().contains(own));
         for call in ["fs::read(", "fs::read_to_string(", "io::read_to_string(", "from_pem_file(", "pem_file_iter("] {

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::routing::get;
 use sukkal::api::http::{self, ClientCertificates, Listener, ServerLimits, Tls, TlsFiles};
 use sukkal::auth::ClientCertificate;
-use sukkal::metrics::ConnectionCounts;
+use sukkal::observability::metrics::ConnectionCounts;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 

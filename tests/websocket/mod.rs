@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use sukkal::api::http::{self, Service};
 use sukkal::app;
 use sukkal::config::Config;
-use sukkal::metrics::ConnectionCounts;
+use sukkal::observability::metrics::ConnectionCounts;
 use sukkal_storage::embedded::EmbeddedStore;
 use tokio::net::TcpListener;
 

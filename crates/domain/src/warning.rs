@@ -14,7 +14,7 @@ const EXAMINED_MAX: u32 = 100;
 /// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
 /// Words of Amazon SQS and SNS and of other services, with those that mean the same here.
-const OTHER_WORDS: [(&str, &[&str]); 18] = [
+const OTHER_WORDS: [(&str, &[&str]); 15] = [
     ("DelaySeconds", &["delay", "_default_message_delay"]),
     ("MessageRetentionPeriod", &["_default_message_ttl"]),
     ("DefaultTtl", &["_default_message_ttl"]),
@@ -25,9 +25,6 @@ const OTHER_WORDS: [(&str, &[&str]); 18] = [
     ("MaxReceiveCount", &["_max_claim_count"]),
     ("MaxAttempts", &["_retry_policy", "_max_claim_count"]),
     ("MaxRetries", &["_retry_policy"]),
-    ("VisibilityTimeout", &["ttl"]),
-    ("MaxNumberOfMessages", &["limit"]),
-    ("WaitTimeSeconds", &["wait"]),
     ("MessageBody", &["body"]),
     ("MessageGroupId", &["tenant"]),
     ("FilterPolicy", &["match"]),
@@ -360,7 +357,7 @@ impl fmt::Display for Warning {
                 f.write_str("Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"")
             }
             Self::CredentialIgnored(header) => {
-                write!(f, "{header} is ignored, because the service verifies no credentials; its auth.strategies is empty or \"none\"")
+                write!(f, "{header} is ignored, because no strategy in auth.strategies verifies it")
             }
             Self::Elsewhere { name, place } => write!(f, "field \"{name}\" has no effect here; it is {place}"),
             Self::SinceIgnored => f.write_str(

@@ -17,7 +17,7 @@ use crate::api::error::unavailable;
 use crate::api::wire;
 use crate::auth::Caller;
 use crate::broker::{self, Broker, StoreError};
-use crate::metrics;
+use crate::observability::metrics;
 
 /// Returns the routes that require a caller.
 pub(super) fn routes(admin_mode: bool) -> Vec<Route> {

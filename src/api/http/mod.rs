@@ -44,8 +44,8 @@ pub use self::server::{ClientCertificates, Listener, ServerLimits, Tls, TlsError
 pub use self::service::{Service, Settings};
 pub use self::websocket::WebSocketLimits;
 use crate::broker::Broker;
-use crate::metrics::Metrics;
-use crate::telemetry::Tracer;
+use crate::observability::metrics::Metrics;
+use crate::observability::telemetry::Tracer;
 use sukkal_domain::QueueKind;
 
 /// The paths of a queue and a topic without a name. They are not paths of the API, but their errors

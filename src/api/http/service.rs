@@ -10,12 +10,12 @@ use super::middleware::metering::Meters;
 use super::websocket::limits::WebSocketLimits;
 use super::websocket::slots::Slots;
 use crate::api::wire::checksum::Checksums;
-use crate::audit::AuditLog;
 use crate::auth::signed_url::Signer;
 use crate::authentication::Authenticator;
 use crate::broker::Broker;
-use crate::metrics::Metrics;
-use crate::telemetry::Tracer;
+use crate::observability::audit::AuditLog;
+use crate::observability::metrics::Metrics;
+use crate::observability::telemetry::Tracer;
 use sukkal_base::memory_budget::MemoryBudget;
 use sukkal_domain::{ClientIdRule, ProjectId, WebOrigins};
 

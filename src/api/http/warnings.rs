@@ -12,7 +12,7 @@ use sukkal_domain::Warning;
 pub(super) const WARNING: &str = "sukkal-warning";
 /// Maximum number of warnings of a response.
 const WARNINGS_MAX: usize = 5;
-const OTHERS: HeaderValue = HeaderValue::from_static("there are other warnings; send the request again without these");
+const OTHERS: HeaderValue = HeaderValue::from_static("there are other warnings, which are left out");
 
 /// Warnings to add to a response.
 pub(super) struct Warnings(pub(super) Vec<Warning>);
@@ -24,11 +24,13 @@ impl IntoResponseParts for Warnings {
         if self.0.is_empty() {
             return Ok(response);
         }
-        let is_of_unknown = |warning: &Warning| matches!(warning, Warning::Unknown { .. } | Warning::MoreUnknown(_));
-        let (unknown, known): (Vec<_>, Vec<_>) = self.0.iter().partition(|warning| is_of_unknown(warning));
-        let new = known.into_iter().chain(unknown).filter_map(|warning| warning.to_string().try_into().ok());
+        let new = self.0.iter().filter_map(|warning| warning.to_string().try_into().ok());
         let headers = response.headers_mut();
         let mut values: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().chain(new).collect();
+        let is_of_unknown = |value: &HeaderValue| {
+            ["unknown ", "further "].iter().any(|start| value.as_bytes().starts_with(start.as_bytes()))
+        };
+        values.sort_by_key(is_of_unknown);
         if values.len() > WARNINGS_MAX {
             values.retain(|value| value != OTHERS);
             values.truncate(WARNINGS_MAX - 1);

@@ -15,6 +15,14 @@ use sukkal_domain::{Claim, ClaimId, ClaimSummary, QueueId, Shard, Tenant, WithWa
 
 /// The fields of a body that creates or renews a claim.
 pub const TERM_FIELDS: [&str; 2] = ["ttl", "grace"];
+/// What clients may put into the body of a claim, as in other services, and what it is here.
+const ELSEWHERE: [(&str, &str); 5] = [
+    ("limit", "a query parameter"),
+    ("wait", "a query parameter"),
+    ("VisibilityTimeout", "\"ttl\" in this API"),
+    ("MaxNumberOfMessages", "the query parameter \"limit\""),
+    ("WaitTimeSeconds", "the query parameter \"wait\""),
+];
 
 /// The document of a claim. Clients fail on unknown keys, so it has a fence only on request.
 #[derive(Debug, Serialize)]
@@ -135,12 +143,5 @@ pub fn parse_term(bytes: &[u8]) -> Result<WithWarnings<TermDraft>, Error> {
     };
     let integer = |field: &str| fields.get(field).map(|value| json::integer(field, value)).transpose();
     let value = TermDraft { ttl_s: integer("ttl")?, grace_s: integer("grace")? };
-    Ok(WithWarnings {
-        value,
-        warnings: json::unknown_fields(
-            &fields,
-            &TERM_FIELDS,
-            &["limit", "wait"].map(|name| (name, "a query parameter")),
-        ),
-    })
+    Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &TERM_FIELDS, &ELSEWHERE) })
 }

@@ -20,7 +20,7 @@ pub use self::cipher::Cipher;
 use self::cipher::Failure;
 use super::Error;
 use super::access::AdmittedStore;
-use crate::request_id::with_current_span;
+use crate::observability::request_id::with_current_span;
 use sukkal_domain::metadata::InvalidMetadata;
 use sukkal_domain::{Body, Message, MessageId, Metadata, NewMessage, QueueId};
 use sukkal_storage::{Listing, Page, Popped, UriCipher};

@@ -180,7 +180,7 @@ mod tests {
     use crate::auth::Client;
     use crate::broker::subscriptions::ConfirmedBy;
     use crate::broker::test_options::{limits, push_config};
-    use crate::metrics::Metrics;
+    use crate::observability::metrics::Metrics;
     use sukkal_domain::{AddressRules, ClientIdRule, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
     use sukkal_storage::embedded::EmbeddedStore;
 

@@ -9,6 +9,9 @@ use sukkal_domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatu
 
 /// Maximum number of ids in a request.
 const IDS_MAX: usize = 100;
+/// Number of messages that are read at once to see whether they exist. It bounds the memory that
+/// their bodies need.
+const COUNTED_AT_ONCE: usize = 4;
 
 /// The messages that are to be delivered again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +37,7 @@ impl Broker {
         if let RedeliveryRequest::Since(since) = request {
             check_since(since)?;
         }
-        let mut warnings = Vec::new();
+        let mut ids = Vec::new();
         let request = match request {
             RedeliveryRequest::Since(Since::Time(micros)) => {
                 let position = Rank::new(micros).unwrap_or(Rank::MAX).previous();
@@ -49,10 +52,8 @@ impl Broker {
             RedeliveryRequest::Since(Since::Now) => {
                 DeliveryRequest::Seek(access.admit().await?.queue_status(&queue).await?.position().micros())
             }
-            RedeliveryRequest::Ids(ids) => {
-                let ids = parse_ids(&queue, &ids)?;
-                let missing = ids.len() - access.admit().await?.get_messages(&queue, &ids, false).await?.len();
-                warnings.extend((missing > 0).then_some(Warning::MissingMessages(missing)));
+            RedeliveryRequest::Ids(texts) => {
+                ids = parse_ids(&queue, &texts)?;
                 DeliveryRequest::redeliver(&ids)
             }
         };
@@ -62,7 +63,13 @@ impl Broker {
             add_request(&mut settings, &current.progress, request.clone())?;
             Ok(Changed::settings(settings))
         };
-        Ok(WithWarnings { value: self.change_subscription(&access, queue, id, change).await?, warnings })
+        let value = self.change_subscription(&access, queue.clone(), id, change).await?;
+        let mut found = 0;
+        for few in ids.chunks(COUNTED_AT_ONCE) {
+            found += access.admit().await?.get_messages(&queue, few, false).await?.len();
+        }
+        let missing = (found < ids.len()).then(|| Warning::MissingMessages(ids.len() - found));
+        Ok(WithWarnings { value, warnings: missing.into_iter().collect() })
     }
 }
 

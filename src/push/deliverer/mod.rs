@@ -27,7 +27,7 @@ use super::follow_ups;
 use super::wake::Wake;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
-use crate::metrics::Share;
+use crate::observability::metrics::Share;
 use sukkal_domain::retry_policy::PolicySetting;
 use sukkal_domain::{Rank, SubscriptionId, SubscriptionState};
 use sukkal_storage::{ATTEMPT_DURATION_MAX, DELIVERY_LEASE_DURATION, FeedState, LeaseFence};

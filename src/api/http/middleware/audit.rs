@@ -10,9 +10,9 @@ use axum::response::Response;
 use super::metering;
 use crate::api::error::Refusal;
 use crate::api::http::server::connection::Connection;
-use crate::audit::{self, AuditLog, Origin, Trail};
 use crate::auth::{Client, ClientCertificate};
-use crate::request_id::{RequestId, current_trail};
+use crate::observability::audit::{self, AuditLog, Origin, Trail};
+use crate::observability::request_id::{RequestId, current_trail};
 use sukkal_domain::{ProjectId, QueueId};
 
 /// Begins the trail of a request.

@@ -13,7 +13,7 @@ use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::{Client, Identity};
 use crate::authentication::{Peer, Sender};
-use sukkal_domain::warning::{NameKind, of_unknown};
+use sukkal_domain::warning::NameKind;
 use sukkal_domain::{ClientId, ProjectId, Warning};
 
 /// Identifies a request that must take effect only once
@@ -73,7 +73,7 @@ pub(super) fn caller(
                 None => project(headers, query)?.ok_or_else(missing)?,
             };
             let lacks = |role: &str| !role.is_empty() && !identity.roles.iter().any(|own| own == role);
-            let names_other_roles = roles(headers)?.iter().any(|role| lacks(role));
+            let names_other_roles = roles(headers).is_ok_and(|roles| roles.iter().any(|role| lacks(role)));
             let warnings = warning.into_iter().chain(names_other_roles.then_some(Warning::RolesIgnored)).collect();
             Ok((Client { project, id, roles: identity.roles.clone(), identity: Some(Arc::new(identity)) }, warnings))
         }
@@ -118,17 +118,22 @@ fn proxy_subject(headers: &HeaderMap, proxy: &Peer) -> String {
     }
 }
 
-/// Returns a warning about each header that resembles one that identifies the caller, if a default
-/// takes the place of that one.
+/// Returns a warning about each other spelling of a header that identifies the caller, if a default
+/// takes the place of that header.
 fn misspelled(headers: &HeaderMap) -> Vec<Warning> {
     let has_project = PROJECT_ID.iter().any(|name| headers.contains_key(name));
     let missing = [(has_project, "X-Project-ID"), (headers.contains_key(&CLIENT_ID), "Client-ID")];
-    let known: Vec<_> = missing.into_iter().filter(|(is_there, _)| !is_there).map(|(_, name)| name).collect();
-    if known.is_empty() {
-        Vec::new()
-    } else {
-        of_unknown(NameKind::Header, &known, headers.keys().map(HeaderName::as_str))
-    }
+    let missing = missing.into_iter().filter(|(is_there, _)| !is_there);
+    let letters = |name: &str| -> String {
+        let name = name.to_ascii_lowercase().replace(['-', '_'], "");
+        name.strip_prefix('x').unwrap_or(&name).to_owned()
+    };
+    let is_meant = |name: &str, meant: &str| name == meant || meant == "projectid" && name == "project";
+    let misspelling = |(_, meant): (bool, &'static str)| {
+        let other = headers.keys().find(|name| is_meant(&letters(name.as_str()), &letters(meant)))?;
+        Some(Warning::Unknown { what: NameKind::Header, name: other.to_string(), nearest: Some(meant) })
+    };
+    missing.filter_map(misspelling).collect()
 }
 
 /// Returns warnings about parameters that identify the caller and have no effect, because the

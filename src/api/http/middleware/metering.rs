@@ -16,7 +16,7 @@ use axum::response::Response;
 
 use super::body_drain::RequestBody;
 use crate::api::wire::query::Query;
-use crate::metrics::{Metrics, RouteMeter};
+use crate::observability::metrics::{Metrics, RouteMeter};
 
 /// The route label of requests without a route.
 pub(super) const NO_ROUTE: &str = "none";

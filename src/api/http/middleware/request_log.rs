@@ -11,9 +11,9 @@ use axum::response::Response;
 use tracing::{debug, error};
 
 use super::{audit, metering};
-use crate::audit::AuditLog;
-use crate::request_id::RequestId;
-use crate::telemetry::{Span, Tracer};
+use crate::observability::audit::AuditLog;
+use crate::observability::request_id::RequestId;
+use crate::observability::telemetry::{Span, Tracer};
 use sukkal_domain::token::without_tokens;
 
 pub(in crate::api::http) const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");

@@ -28,7 +28,7 @@ use super::limits::ServerLimits;
 use super::unknown_turns::UnknownTurns;
 use super::unsent::UnsentParts;
 use crate::authentication::Peer;
-use crate::metrics::{Closed, ConnectionCounts};
+use crate::observability::metrics::{Closed, ConnectionCounts};
 
 /// All connections of a listener.
 pub(super) struct Connections {

@@ -55,7 +55,7 @@ use self::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 use crate::auth::ClientCertificate;
 use crate::authentication::Peer;
-use crate::metrics::{Closed, ConnectionCounts};
+use crate::observability::metrics::{Closed, ConnectionCounts};
 
 /// Maximum time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

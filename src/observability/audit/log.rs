@@ -20,7 +20,7 @@ use super::budget::{Budget, Decision};
 use super::file::LogFile;
 use super::losses::Losses;
 use super::record;
-use crate::metrics::Metrics;
+use crate::observability::metrics::Metrics;
 use sukkal_domain::ProjectId;
 
 /// The names of the standard streams in the option `file`, in any case.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::error;
 
 use super::record;
-use crate::metrics::Metrics;
+use crate::observability::metrics::Metrics;
 
 /// Minimum time between two lines in the log of the service.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);

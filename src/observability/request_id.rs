@@ -12,8 +12,8 @@ use tokio::task_local;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use crate::audit::Trail;
-use crate::telemetry::Span;
+use crate::observability::audit::Trail;
+use crate::observability::telemetry::Span;
 
 const PREFIX: &str = "req-";
 

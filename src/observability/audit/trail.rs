@@ -178,7 +178,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::audit::losses::Losses;
+    use crate::observability::audit::losses::Losses;
     use sukkal_domain::ClientIdRule;
 
     fn log() -> (AuditLog, mpsc::Receiver<String>) {
