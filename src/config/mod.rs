@@ -229,7 +229,9 @@ impl Config {
         let names_collector = environment
             .iter()
             .any(|(variable, value)| names::COLLECTOR.contains(&variable.as_str()) && !value.is_empty());
+        let names_filter = environment.iter().any(|(variable, _)| variable == names::RUST_LOG);
         let mut warnings = settings.set_from_environment(environment);
+        warnings.extend(names_filter.then(|| format!("{} has no effect; set log.filter instead", names::RUST_LOG)));
         for (name, text) in flags {
             if let Some(text) = text {
                 settings.set_from_flag(name, text);

@@ -3,6 +3,8 @@
 /// A variable for tests: if it is set, tests can move the clock of each queue in Redis, and a
 /// service listens on loopback addresses only. It is not an option.
 pub(super) const MOVABLE_CLOCK: &str = "SUKKAL_MOVABLE_CLOCK";
+/// The variable of many other programs that filters their log.
+pub(super) const RUST_LOG: &str = "RUST_LOG";
 /// The variables of OpenTelemetry that name a collector. Only an option names it for Sukkal.
 pub(super) const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const PREFIX: &str = "SUKKAL_";

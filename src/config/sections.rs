@@ -132,10 +132,11 @@ options! {
         /// with protobuf. Sukkal sends them to the path /v1/traces below this URL. It does not use
         /// TLS, so run the collector on the same machine. If the collector cannot be reached,
         /// traces are dropped, and requests are not affected. The environment variables
-        /// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES and OTEL_EXPORTER_OTLP_HEADERS of
-        /// OpenTelemetry have their usual effects. OTEL_EXPORTER_OTLP_ENDPOINT has none, and is
-        /// logged as a warning if this option is empty. Accepted: a URL such as
-        /// "http://127.0.0.1:4318", or empty. The default is empty: nothing is traced.
+        /// OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES and
+        /// OTEL_EXPORTER_OTLP_HEADERS of OpenTelemetry have their usual effects.
+        /// OTEL_EXPORTER_OTLP_ENDPOINT has none, and is logged as a warning if this option is
+        /// empty. Accepted: a URL such as "http://127.0.0.1:4318", or empty. The default is empty:
+        /// nothing is traced.
         #[serde(deserialize_with = "values::optional_text")]
         pub otlp_endpoint: Option<String> = "" in values::OPTIONAL_HTTP_URL;
     }

@@ -188,6 +188,11 @@ mod tests {
     }
 
     #[test]
+    fn the_filter_of_other_programs_causes_a_warning() {
+        assert_eq!(warnings(&[("RUST_LOG", "debug")]), ["RUST_LOG has no effect; set log.filter instead"]);
+    }
+
+    #[test]
     fn rules_and_a_listener_without_an_effect_cause_a_warning() {
         let roles = [("SUKKAL_POLICY__PRESET", "roles")];
         let sockets = [("SUKKAL_WEBSOCKET__BIND", "127.0.0.1:0"), ("SUKKAL_WEBSOCKET__MAX_CONNECTIONS", "0")];

@@ -62,6 +62,9 @@ async fn the_project_comes_from_the_token_of_keystone() {
     let warnings: Vec<_> = tenant.headers.get_all("sukkal-warning").iter().collect();
     let roles = "X-Roles is ignored, because the credentials of the request determine its roles";
     assert_eq!(warnings, [&*ignored.replace("X-Project-ID", "X-Tenant-Id"), roles]);
+    let stream = with_token(api.bare(Method::GET, &format!("{queue}/messages?project_id=other")), "shop");
+    let stream = stream.header("Accept", "text/event-stream").header("Client-ID", CLIENT).send().await.unwrap();
+    assert_eq!(stream.headers()["sukkal-warning"], &*ignored.replace("X-Project-ID", "project_id"));
     // What is ignored need not be valid.
     answered(with_token(api.get(queue), "shop").header("X-Roles", "a,".repeat(101)), 200).await;
     let own_project =

@@ -92,6 +92,11 @@ async fn options_of_a_subscription_without_an_effect_beside_others_get_a_warning
         api.post(&format!("/v2/queues/{queue}/subscriptions"), &document)
     };
 
+    let unknown = [
+        "unknown subscription option \"RedrivePolicy\" has no effect; did you mean \"dead_letter_queue\"?",
+        "unknown subscription option \"colour\" has no effect",
+    ];
+    assert_eq!(warnings_of(subscribe("r", json!({"RedrivePolicy": {}, "colour": "red"})), 201).await, unknown);
     let ordered = ["the option \"concurrency\" has no effect beside \"ordered\""];
     assert_eq!(warnings_of(subscribe("q", json!({"ordered": true, "concurrency": 4})), 201).await, ordered);
     let of_queue = ["the option \"_retry_policy\" has no effect, because \"ignore_subscription_override\" gives \

@@ -378,6 +378,7 @@ async fn each_field_without_a_meaning_gets_a_warning() {
             &[
                 "unknown field \"tll\" has no effect; did you mean \"ttl\"?",
                 "unknown subscription option \"orderd\" has no effect; did you mean \"ordered\"?",
+                "unknown subscription option \"team\" has no effect",
             ],
         ),
         (

@@ -67,12 +67,12 @@ const RESERVED_HEADERS: [&str; 9] =
 /// Beginnings of the names of such headers.
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
-/// Returns warnings about options that resemble those with a meaning, about those without an effect
+/// Returns warnings about options without a meaning, about those without an effect
 /// for the subscriber, if it is known, and about keys of a retry policy.
 #[must_use]
 pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
     let Some(options) = options.as_object() else { return Vec::new() };
-    let mut warnings = resembling(options);
+    let mut warnings = unknown(options);
     let without_effect =
         subscriber.map(|subscriber| if MailTo::of_uri(subscriber).is_some() { NOT_FOR_MAIL } else { FOR_MAIL });
     let present = without_effect.into_iter().flatten().filter(|option| options.contains_key(*option));
@@ -93,11 +93,11 @@ pub fn warnings(options: &Value, subscriber: Option<&str>) -> Vec<Warning> {
 pub fn warnings_of_connection(options: &Value) -> Vec<Warning> {
     let Some(options) = options.as_object() else { return Vec::new() };
     let others = KNOWN.into_iter().filter(|known| options.contains_key(*known) && !OF_CONNECTIONS.contains(known));
-    resembling(options).into_iter().chain(others.map(Warning::NotForConnections)).collect()
+    unknown(options).into_iter().chain(others.map(Warning::NotForConnections)).collect()
 }
 
-fn resembling(options: &Map<String, Value>) -> Vec<Warning> {
-    let names = options.keys().map(String::as_str);
+fn unknown(options: &Map<String, Value>) -> Vec<Warning> {
+    let names = options.keys().map(String::as_str).filter(|name| !FIELDS.contains(name) && *name != TRUST_ID);
     let fields = FIELDS.into_iter().filter(|field| options.contains_key(*field)).map(Warning::NoOption);
     of_unknown(NameKind::SubscriptionOption, &KNOWN, names).into_iter().chain(fields).collect()
 }

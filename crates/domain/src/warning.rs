@@ -14,12 +14,17 @@ const EXAMINED_MAX: u32 = 100;
 /// Maximum number of characters that a warning shows of a text from a client.
 const SHOWN_CHARS_MAX: usize = 64;
 /// Words of Amazon SQS and SNS and of other services, with those that mean the same here.
-const OTHER_WORDS: [(&str, &[&str]); 15] = [
+const OTHER_WORDS: [(&str, &[&str]); 20] = [
     ("DelaySeconds", &["delay", "_default_message_delay"]),
     ("MessageRetentionPeriod", &["_default_message_ttl"]),
     ("DefaultTtl", &["_default_message_ttl"]),
     ("MessageTtl", &["_default_message_ttl"]),
-    ("RedrivePolicy", &["_dead_letter_queue"]),
+    ("RedrivePolicy", &["_dead_letter_queue", "dead_letter_queue"]),
+    ("DeliveryPolicy", &["_retry_policy"]),
+    ("Filter", &["match"]),
+    ("MaximumMessageSize", &["_max_messages_post_size"]),
+    ("KmsMasterKeyId", &["_enable_encrypt_messages"]),
+    ("SqsManagedSseEnabled", &["_enable_encrypt_messages"]),
     ("DeadLetterTargetArn", &["_dead_letter_queue"]),
     ("Dlq", &["_dead_letter_queue", "dead_letter_queue"]),
     ("MaxReceiveCount", &["_max_claim_count"]),
@@ -277,7 +282,7 @@ impl<'k> UnknownNames<'k> {
         let nearest = other_word(name, self.known).or_else(|| nearest(name, self.known.iter().copied()));
         let warning = Warning::Unknown { what: self.what, name: shown(name), nearest };
         // Names that resemble no known one may have a meaning for the client.
-        let may_be_own = matches!(self.what, NameKind::Filter | NameKind::Header | NameKind::SubscriptionOption);
+        let may_be_own = matches!(self.what, NameKind::Filter | NameKind::Header);
         let is_own = may_be_own && matches!(warning, Warning::Unknown { nearest: None, .. });
         if is_own || self.warnings.contains(&warning) {
             return;

@@ -8,7 +8,7 @@ mod collector;
 
 use std::borrow::Cow;
 use std::time::Duration;
-use std::{fmt, sync::Arc};
+use std::{env, fmt, sync::Arc};
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider};
@@ -72,7 +72,8 @@ impl Tracer {
             .with_protocol(Protocol::HttpBinary)
             .build()?;
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-        let resource = Resource::builder().with_service_name(SERVICE).with_attribute(version).build();
+        let name = env::var("OTEL_SERVICE_NAME").unwrap_or_else(|_| SERVICE.to_owned());
+        let resource = Resource::builder().with_service_name(name).with_attribute(version).build();
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
         info!(collector = endpoint, "sending traces");
         Ok(Self { tracer: provider.tracer(SERVICE), provider })

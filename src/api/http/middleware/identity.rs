@@ -69,7 +69,7 @@ pub(super) fn caller(
         }
         Sender::Identified(identity) => {
             let (project, warning) = match &identity.project {
-                Some(own) => (own.clone(), other_project(headers, own)),
+                Some(own) => (own.clone(), other_project(headers, query, own)),
                 None => project(headers, query)?.ok_or_else(missing)?,
             };
             let lacks = |role: &str| !role.is_empty() && !identity.roles.iter().any(|own| own == role);
@@ -80,14 +80,17 @@ pub(super) fn caller(
     }
 }
 
-/// Returns a warning if `X-Project-ID` or `X-Tenant-Id` names another project. An empty one names
-/// none, and the command line names its default in `X-Tenant`.
-fn other_project(headers: &HeaderMap, project: &ProjectId) -> Option<Warning> {
+/// Returns a warning if `X-Project-ID`, `X-Tenant-Id` or the query names another project. An empty
+/// one names none, and the command line names its default in `X-Tenant`.
+fn other_project(headers: &HeaderMap, query: Option<&str>, project: &ProjectId) -> Option<Warning> {
     let is_other = |name| {
         headers.get(name).is_some_and(|named| !named.is_empty() && named.as_bytes() != project.as_str().as_bytes())
     };
     let mut names = PROJECT_ID.iter().zip(PROJECT_ID_SPELLING).take(2);
-    names.find(|(name, _)| is_other(*name)).map(|(_, named)| Warning::ProjectIgnored { named })
+    let in_headers = names.find(|(name, _)| is_other(*name)).map(|(_, spelling)| spelling);
+    let in_query = parameter(query, PROJECT_PARAMETER, || Error::ProjectParameter).ok().flatten();
+    let is_other = in_query.is_some_and(|named| named != project.as_str());
+    in_headers.or(is_other.then_some(PROJECT_PARAMETER)).map(|named| Warning::ProjectIgnored { named })
 }
 
 /// Returns the roles in the headers.
