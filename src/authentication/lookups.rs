@@ -24,9 +24,9 @@ pub(super) type Outcome<T> = Result<Arc<T>, AuthenticationError>;
 
 /// The lookups of one kind of credentials. Clones share them.
 #[derive(Clone)]
-pub(super) struct Lookups<K, T>(Arc<Parts<K, T>>);
+pub(super) struct Lookups<K, T>(Arc<LookupParts<K, T>>);
 
-struct Parts<K, T> {
+struct LookupParts<K, T> {
     bounds: Bounds,
     /// The accepted credentials, and until when they are accepted without another lookup.
     accepted: Cache<K, (Arc<T>, Instant)>,
@@ -52,7 +52,7 @@ pub(super) struct Bounds {
 impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Lookups<K, T> {
     pub(super) fn new(bounds: Bounds) -> Self {
         let (accepted, refused) = (Cache::new(REMEMBERED_MAX), Cache::new(REMEMBERED_MAX));
-        Self(Arc::new(Parts { bounds, accepted, refused, running: Mutex::default() }))
+        Self(Arc::new(LookupParts { bounds, accepted, refused, running: Mutex::default() }))
     }
 
     /// Returns what the credential with this key proves. Unless that is known, `look_up` finds it
@@ -62,7 +62,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Loo
     where
         F: Future<Output = Result<(T, Instant), AuthenticationError>> + Send + 'static,
     {
-        let Parts { bounds, accepted, .. } = &*self.0;
+        let LookupParts { bounds, accepted, .. } = &*self.0;
         if let Some(outcome) = self.0.remembered(&key) {
             return outcome;
         }
@@ -104,7 +104,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Loo
     }
 }
 
-impl<K: Eq + Hash + Clone, T> Parts<K, T> {
+impl<K: Eq + Hash + Clone, T> LookupParts<K, T> {
     fn remembered(&self, key: &K) -> Option<Outcome<T>> {
         let now = Instant::now();
         let accepted = self.accepted.get(key).filter(|(_, until)| now < *until).map(|(value, _)| Ok(value));

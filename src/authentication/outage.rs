@@ -14,11 +14,11 @@ const WARNING_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Outage {
     /// The URL or the file of the server, for the log.
     server: String,
-    state: Mutex<State>,
+    state: Mutex<OutageState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutageState {
     warned_at: Option<Instant>,
     is_failing: bool,
 }
@@ -37,7 +37,7 @@ impl Outage {
                 info!(server = self.server, "credentials can be verified again");
             }
             Some(error) if state.warned_at.is_none_or(|warned_at| warned_at.elapsed() >= WARNING_PAUSE) => {
-                *state = State { warned_at: Some(Instant::now()), is_failing: true };
+                *state = OutageState { warned_at: Some(Instant::now()), is_failing: true };
                 warn!(server = self.server, error, "credentials cannot be verified");
             }
             Some(_) | None => {}

@@ -42,9 +42,9 @@ type Find = dyn Fn(TokenId) -> BoxFuture<'static, Result<Option<TokenRecord>, br
 
 /// Verifies tokens. Clones share their caches.
 #[derive(Clone)]
-pub struct Tokens(Arc<Parts>);
+pub struct Tokens(Arc<TokenParts>);
 
-struct Parts {
+struct TokenParts {
     find: Box<Find>,
     /// The token that the operator has configured, which is valid without being stored.
     admin: Option<(TokenId, TokenHash)>,
@@ -72,7 +72,7 @@ impl Tokens {
     }
 
     fn over(find: Box<Find>, admin: Option<&Token>) -> Self {
-        Self(Arc::new(Parts {
+        Self(Arc::new(TokenParts {
             find,
             admin: admin.map(|admin| (admin.id(), admin.hash())),
             lookups: Lookups::new(Bounds {
@@ -113,7 +113,7 @@ impl TokenStrategy for Tokens {
     }
 }
 
-impl Parts {
+impl TokenParts {
     /// Finds a token in the store, and returns until when it is valid without another lookup.
     async fn look_up(self: Arc<Self>, id: TokenId, was_valid: bool) -> Result<(Known, Instant), AuthenticationError> {
         let turns = if was_valid { &self.turns_of_known } else { &self.turns_of_new };

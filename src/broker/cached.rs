@@ -17,10 +17,10 @@ type Computation<T> = Shared<BoxFuture<'static, Option<T>>>;
 pub struct Cached<T> {
     /// Age at which the value is computed again. With 0, only concurrent callers share a value.
     max_age: Duration,
-    state: Arc<Mutex<State<T>>>,
+    state: Arc<Mutex<CachedState<T>>>,
 }
 
-struct State<T> {
+struct CachedState<T> {
     last: Option<Last<T>>,
     computation: Option<Computation<T>>,
     /// How often the value has expired. A value that was computed before the last time is too old.
@@ -38,7 +38,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
     /// Returns a value that is computed when it is first needed, and again at this age.
     #[must_use]
     pub fn new(max_age: Duration) -> Self {
-        Self { max_age, state: Arc::new(Mutex::new(State { last: None, computation: None, expirations: 0 })) }
+        Self { max_age, state: Arc::new(Mutex::new(CachedState { last: None, computation: None, expirations: 0 })) }
     }
 
     /// Returns the value if it is young enough. Otherwise waits up to `wait_max` for a new one,
@@ -98,7 +98,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
         task.map(Result::ok).boxed().shared()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, CachedState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

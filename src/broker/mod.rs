@@ -88,10 +88,10 @@ const KNOWN_QUEUE_BYTES: u64 = 512;
 
 /// The service behind the API. Clones share their state.
 #[derive(Clone)]
-pub struct Broker(Arc<Parts>);
+pub struct Broker(Arc<BrokerParts>);
 
 /// The state that all clones of a broker share.
-pub struct Parts {
+pub struct BrokerParts {
     store: GuardedStore,
     limits: Limits,
     push: PushConfig,
@@ -165,9 +165,9 @@ impl fmt::Debug for Broker {
 }
 
 impl Deref for Broker {
-    type Target = Parts;
+    type Target = BrokerParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &BrokerParts {
         &self.0
     }
 }
@@ -198,7 +198,7 @@ impl Broker {
     ) -> Self {
         let admission_wait_max = Duration::from_secs(limits.max_queueing.into());
         let quotas = Quotas::new(options.quotas);
-        Self(Arc::new(Parts {
+        Self(Arc::new(BrokerParts {
             store: GuardedStore::new(store, options.policy, admission_wait_max, metrics.clone()),
             waiting: Waiting::new(&limits, quotas.clone()),
             streams: ConcurrencyLimit::by_quota("event streams", quotas.clone(), Quota::EventStreams),

@@ -9,7 +9,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{Failure, Response};
+use super::client::{Response, SendFailure};
 use super::context::Context;
 use super::subscription::{AttemptResult, Delivery, Outcome};
 use super::target::Target;
@@ -67,7 +67,7 @@ pub(super) async fn run(
     let at_s = notification::unix_seconds();
     let body = notification::body(deliveries.queue().name(), id, &message, &target.options);
     let send = async {
-        let token = token.map_err(Failure::Refused)?;
+        let token = token.map_err(SendFailure::Refused)?;
         if let Some(mailto) = subscriber.mail() {
             send_mail(context, deliveries, target, (id, message.id), mailto, &body).await
         } else {
@@ -80,7 +80,7 @@ pub(super) async fn run(
             context.client.post(deliveries.queue().project(), subscriber, headers, body).await
         }
     };
-    let answer = before(began + ATTEMPT_DURATION_MAX, send).await.unwrap_or(Err(Failure::Timeout));
+    let answer = before(began + ATTEMPT_DURATION_MAX, send).await.unwrap_or(Err(SendFailure::Timeout));
 
     let mut attempt = Attempt {
         message: message.id.bits(),
@@ -155,7 +155,7 @@ async fn send_mail(
     ids: (SubscriptionId, MessageId),
     mailto: &MailTo,
     body: &[u8],
-) -> Result<Response, Failure> {
+) -> Result<Response, SendFailure> {
     let mailer = context.mailer()?;
     let mail = mailer.notification(deliveries.queue().name(), ids, mailto, &target.options, body)?;
     mailer.send(&mail).await

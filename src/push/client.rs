@@ -89,7 +89,7 @@ pub(super) struct Response {
 
 /// Why a subscriber could not be called.
 #[derive(Debug, Error)]
-pub(super) enum Failure {
+pub(super) enum SendFailure {
     #[error("{0}")]
     Refused(String),
     #[error("the subscriber is not a URI")]
@@ -107,7 +107,7 @@ const SHARE_OF_PROJECT: usize = 4;
 /// The client. Its connections are bounded: in all, for each project, and for each host.
 pub(super) struct SubscriberClient {
     http: Client<HttpsConnector<CountingConnector<HttpConnector<CheckedResolver>>>, Full<Bytes>>,
-    connections: Shared,
+    connections: SharedClient,
     /// The open connections, those that nobody uses included. From this number on, a connection is
     /// closed after its request.
     open: OpenConnections,
@@ -116,17 +116,17 @@ pub(super) struct SubscriberClient {
     hosts: InUse<String, Admission>,
     /// The connections to the mail server. They do not count towards `connections`, so that mails
     /// and requests never wait for each other.
-    mail: Shared,
+    mail: SharedClient,
 }
 
 /// Connections that all projects share.
-struct Shared {
+struct SharedClient {
     all: Arc<Admission>,
     max_per_project: usize,
     projects: InUse<ProjectId, Admission>,
 }
 
-impl Shared {
+impl SharedClient {
     fn new(max: usize) -> Self {
         let max_per_project = max.div_ceil(SHARE_OF_PROJECT);
         Self { all: Admission::new(max), max_per_project, projects: InUse::default() }
@@ -171,7 +171,7 @@ impl SubscriberClient {
             .pool_max_idle_per_host(config.max_connections_per_host)
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(connector);
-        let connections = Shared::new(config.max_connections);
+        let connections = SharedClient::new(config.max_connections);
         Self {
             http,
             connections,
@@ -179,7 +179,7 @@ impl SubscriberClient {
             kept_max: config.max_connections,
             max_per_host: config.max_connections_per_host,
             hosts: InUse::default(),
-            mail: Shared::new(mail_connections_max),
+            mail: SharedClient::new(mail_connections_max),
         }
     }
 
@@ -202,21 +202,21 @@ impl SubscriberClient {
         subscriber: &Subscriber,
         mut headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Result<Response, Failure> {
-        let url = subscriber.url().ok_or(Failure::Uri)?;
-        let uri: Uri = url.as_str().parse().map_err(|_| Failure::Uri)?;
+    ) -> Result<Response, SendFailure> {
+        let url = subscriber.url().ok_or(SendFailure::Uri)?;
+        let uri: Uri = url.as_str().parse().map_err(|_| SendFailure::Uri)?;
         headers.entry(USER_AGENT).or_insert(OWN_NAME);
         if self.open.count() >= self.kept_max {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let mut request = Request::post(uri).body(Full::from(body)).map_err(|_| Failure::Uri)?;
+        let mut request = Request::post(uri).body(Full::from(body)).map_err(|_| SendFailure::Uri)?;
         request.headers_mut().extend(headers);
         let exchange = async {
             let response = self
                 .http
                 .request(request)
                 .await
-                .map_err(|error| Failure::Connection(outbound::root_cause(&error).to_string()))?;
+                .map_err(|error| SendFailure::Connection(outbound::root_cause(&error).to_string()))?;
             let (head, mut body) = response.into_parts();
             let (mut start, mut read) = (Vec::new(), 0);
             while read < RESPONSE_BYTES_MAX {
@@ -230,7 +230,9 @@ impl SubscriberClient {
             let (status, retry_after) = (head.status.as_u16(), retry_after(&head.headers));
             Ok(Response { status, retry_after, start: printable(&start), note: None })
         };
-        timeout(ATTEMPT_DURATION_MAX, PROJECT.scope(project.clone(), exchange)).await.unwrap_or(Err(Failure::Timeout))
+        timeout(ATTEMPT_DURATION_MAX, PROJECT.scope(project.clone(), exchange))
+            .await
+            .unwrap_or(Err(SendFailure::Timeout))
     }
 }
 
@@ -364,7 +366,7 @@ mod tests {
 
     /// Posts to a server that sends the start of an answer at once, and then a byte per second.
     /// Returns the answer, and the time until it came.
-    async fn post_to_slow_server(start: &'static str) -> (Result<Response, Failure>, Duration) {
+    async fn post_to_slow_server(start: &'static str) -> (Result<Response, SendFailure>, Duration) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
@@ -389,7 +391,7 @@ mod tests {
         for start in ["HTTP/1.1 200 OK\r\nslow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n"] {
             let (answer, duration) = post_to_slow_server(start).await;
 
-            assert!(matches!(answer, Err(Failure::Timeout)), "{start:?}: {answer:?}");
+            assert!(matches!(answer, Err(SendFailure::Timeout)), "{start:?}: {answer:?}");
             assert_eq!(duration.as_secs(), ATTEMPT_DURATION_MAX.as_secs());
         }
     }
@@ -470,7 +472,7 @@ mod tests {
 
         let answer = client().post(&project(), &subscriber, HeaderMap::new(), b"{}".to_vec()).await;
 
-        assert!(matches!(&answer, Err(Failure::Connection(_))), "{answer:?}");
+        assert!(matches!(&answer, Err(SendFailure::Connection(_))), "{answer:?}");
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use super::client::{Failure, Response};
+use super::client::{Response, SendFailure};
 use super::context::Context;
 use super::notification;
 use crate::api::wire::confirmation::confirmation_document;
@@ -100,11 +100,12 @@ fn prepare(
     document: &Value,
     subscriber: &Subscriber,
     id: &str,
-) -> Result<Confirmation, Failure> {
+) -> Result<Confirmation, SendFailure> {
     if let Some(mailto) = subscriber.mail() {
         return context.mailer()?.confirmation(request, document, mailto, id).map(Confirmation::Mail);
     }
-    let options = DeliveryOptions::parse(&request.options).map_err(|reason| Failure::Refused(reason.to_string()))?;
+    let options =
+        DeliveryOptions::parse(&request.options).map_err(|reason| SendFailure::Refused(reason.to_string()))?;
     let body = notification::fill_in(&options, document.to_string());
     Ok(Confirmation::Request(Box::new(options), body))
 }
@@ -116,7 +117,7 @@ impl Confirmation {
         request: &ConfirmationRequest,
         subscriber: &Subscriber,
         id: &str,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, SendFailure> {
         match self {
             Self::Request(options, body) => {
                 let headers = notification::headers(options, &request.keys, id, notification::unix_seconds(), body);

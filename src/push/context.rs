@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Failure, SubscriberClient};
+use super::client::{SendFailure, SubscriberClient};
 use super::mail::Mailer;
 use crate::auth::Trusts;
 use crate::observability::metrics::Metrics;
@@ -42,8 +42,8 @@ impl Context {
     }
 
     /// Returns what sends mails, or why none are sent.
-    pub(super) fn mailer(&self) -> Result<&Mailer, Failure> {
-        self.mailer.as_ref().ok_or_else(|| Failure::Refused("this process sends no mails".to_owned()))
+    pub(super) fn mailer(&self) -> Result<&Mailer, SendFailure> {
+        self.mailer.as_ref().ok_or_else(|| SendFailure::Refused("this process sends no mails".to_owned()))
     }
 
     /// Returns whether the process stops, so that no attempt begins any more.

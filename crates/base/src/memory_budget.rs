@@ -16,10 +16,10 @@ use sukkal_domain::ProjectId;
 
 /// A number of bytes that all projects share. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct MemoryBudget(Arc<Shared>);
+pub struct MemoryBudget(Arc<SharedBudget>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedBudget {
     bytes_max: usize,
     /// Number of bytes that are held, to be read without the lock.
     bytes: AtomicUsize,
@@ -50,7 +50,7 @@ impl MemoryBudget {
     /// Creates a budget of `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedBudget {
             bytes_max,
             bytes: AtomicUsize::new(0),
             held: Mutex::default(),

@@ -73,7 +73,7 @@ impl Weight {
 #[derive(Debug)]
 pub struct Admission {
     weight_max: usize,
-    state: Mutex<State>,
+    state: Mutex<AdmissionState>,
 }
 
 /// The load of a store.
@@ -106,7 +106,7 @@ pub struct Permit {
 type Answer = Result<Permit, Error>;
 
 #[derive(Debug, Default)]
-struct State {
+struct AdmissionState {
     /// Number of operations in flight.
     in_flight: usize,
     /// Their weight. It is the maximum or more while requests wait.
@@ -203,7 +203,7 @@ impl Admission {
         Load { in_flight: state.in_flight, waiting: state.waiting }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AdmissionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -227,7 +227,7 @@ impl Drop for Ticket<'_> {
     }
 }
 
-impl State {
+impl AdmissionState {
     /// Adds a request, unless it would wait for longer than `wait_max`. The error is the time at
     /// which to refuse it.
     fn join(

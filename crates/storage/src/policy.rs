@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 9;
 
 /// The policy of a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Policy {
+pub(crate) struct QueuePolicy {
     /// Whether the queue delays messages.
     pub(crate) delays: bool,
     pub(crate) dead_letters: Option<DeadLetters>,
@@ -53,7 +53,7 @@ pub(super) fn encode(metadata: &Metadata) -> Bytes {
     policy.into()
 }
 
-impl Policy {
+impl QueuePolicy {
     /// Decodes a policy; `None` if it cannot be read.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {

@@ -81,7 +81,7 @@ fn encode(ttl_s: u32, body: &[u8], dead_letter: &[u8], trace: Option<TraceContex
 
 /// Returns the message of an entry and its record, with its age at `now_us`.
 pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64) -> Result<Message, Error> {
-    let parts = Parts::read(id, record)?;
+    let parts = RecordParts::read(id, record)?;
     let created_s = parts.origin.as_ref().map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| *created_s);
     Ok(Message {
         id,
@@ -100,7 +100,7 @@ pub(super) fn message(id: MessageId, entry: &Entry, record: &Bytes, now_us: u64)
 
 /// Succeeds if every reader can read a record.
 pub(super) fn check(id: MessageId, record: &Bytes) -> Result<(), Error> {
-    if !Body::from_msgpack(Parts::read(id, record)?.body).is_readable() {
+    if !Body::from_msgpack(RecordParts::read(id, record)?.body).is_readable() {
         return Err(Error::Corrupt(format!("message {id}: its body is not JSON")));
     }
     Ok(())
@@ -109,7 +109,7 @@ pub(super) fn check(id: MessageId, record: &Bytes) -> Result<(), Error> {
 /// Returns the record of a message that becomes a dead letter with this time to live, from its
 /// record in the original queue.
 pub(super) fn dead_letter(record: &Bytes, entry: &Entry, origin: &Origin, ttl_s: u32) -> Result<Bytes, Error> {
-    let parts = Parts::read(origin.id, record)?;
+    let parts = RecordParts::read(origin.id, record)?;
     let created_s = parts.origin.as_ref().map_or_else(|| created_s(entry, parts.ttl_s), |(_, created_s)| *created_s);
     Ok(with_origin(ttl_s, &parts, origin, created_s))
 }
@@ -117,7 +117,7 @@ pub(super) fn dead_letter(record: &Bytes, entry: &Entry, origin: &Origin, ttl_s:
 /// Returns the record of a message that a redrive moves at this time, in seconds. It keeps its
 /// origin, its trace context and its time to live, which starts anew.
 pub(super) fn redriven(id: MessageId, record: &Bytes, now_s: u64) -> Result<Bytes, Error> {
-    let parts = Parts::read(id, record)?;
+    let parts = RecordParts::read(id, record)?;
     Ok(match &parts.origin {
         Some((origin, _)) => with_origin(parts.ttl_s, &parts, origin, now_s),
         None => record.clone(),
@@ -127,12 +127,12 @@ pub(super) fn redriven(id: MessageId, record: &Bytes, now_s: u64) -> Result<Byte
 /// Returns the name of the queue to which a redrive returns a message; `None` if it is not a dead
 /// letter, or one of a subscription: all other subscriptions would get it again.
 pub(super) fn origin_queue(id: MessageId, record: &Bytes) -> Result<Option<QueueName>, Error> {
-    let origin = Parts::read(id, record)?.origin.map(|(origin, _)| origin);
+    let origin = RecordParts::read(id, record)?.origin.map(|(origin, _)| origin);
     Ok(origin.filter(|origin| origin.claim_count > 0).map(|origin| origin.queue))
 }
 
 /// Returns the record of a dead letter with the body and the trace context of `parts`.
-fn with_origin(ttl_s: u32, parts: &Parts, origin: &Origin, created_s: u64) -> Bytes {
+fn with_origin(ttl_s: u32, parts: &RecordParts, origin: &Origin, created_s: u64) -> Bytes {
     encode(ttl_s, &parts.body, &elements_of(origin, created_s), parts.trace)
 }
 
@@ -158,7 +158,7 @@ pub(super) fn kept_message(
     poster: Poster,
     now_us: u64,
 ) -> Result<Message, Error> {
-    let parts = Parts::read(id, record)?;
+    let parts = RecordParts::read(id, record)?;
     Ok(Message {
         id,
         ttl_s: parts.ttl_s,
@@ -176,7 +176,7 @@ pub(super) fn kept_message(
 
 /// Returns the time to live in a record, in seconds.
 pub(super) fn ttl_s(id: MessageId, record: &Bytes) -> Result<u32, Error> {
-    Ok(Parts::read(id, record)?.ttl_s)
+    Ok(RecordParts::read(id, record)?.ttl_s)
 }
 
 /// Returns where a record has its body, if the body is sealed.
@@ -186,14 +186,14 @@ pub(super) fn sealed_body(record: &[u8]) -> Option<std::ops::Range<usize>> {
 
 /// The parts of a record. `origin` is the origin of a dead letter, with its creation time in
 /// seconds.
-struct Parts {
+struct RecordParts {
     ttl_s: u32,
     body: Bytes,
     origin: Option<(Origin, u64)>,
     trace: Option<TraceContext>,
 }
 
-impl Parts {
+impl RecordParts {
     fn read(id: MessageId, record: &Bytes) -> Result<Self, Error> {
         let corrupt = |error: &dyn fmt::Display| Error::Corrupt(format!("message {id}: {error}"));
         let elements = record.first().map_or(u8::MAX, |first| first.wrapping_sub(ARRAY));
@@ -345,7 +345,7 @@ mod tests {
         let mut unmarked = traced.to_vec();
         unmarked[traced.len() - TRACE_BYTES] = 0;
         for record in [vec![], vec![0x97, 0x04, 0xce, 0, 0, 0, 60, 1], traced[..20].to_vec(), unmarked] {
-            assert!(Parts::read(id(), &record.clone().into()).is_err(), "{record:?}");
+            assert!(RecordParts::read(id(), &record.clone().into()).is_err(), "{record:?}");
         }
     }
 }

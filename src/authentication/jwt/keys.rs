@@ -17,7 +17,7 @@ use super::token::Token;
 use crate::auth::AuthenticationError;
 use crate::authentication::outage::Outage;
 use crate::broker::cached::Cached;
-use sukkal_base::outbound::json_client::{ANSWER_DURATION_MAX, Failure, JsonClient};
+use sukkal_base::outbound::json_client::{ANSWER_DURATION_MAX, FetchFailure, JsonClient};
 use sukkal_base::text;
 
 /// Age at which keys are fetched again, so that removed keys are not accepted for long.
@@ -42,12 +42,12 @@ pub(super) enum Source {
 
 /// The keys of the issuer.
 pub(super) struct Keys {
-    shared: Arc<Shared>,
+    shared: Arc<SharedKeys>,
     first: Cached<Result<(), String>>,
     again: Cached<Result<(), String>>,
 }
 
-struct Shared {
+struct SharedKeys {
     source: Source,
     client: JsonClient,
     current: RwLock<Current>,
@@ -84,7 +84,7 @@ impl Keys {
         let (keys, previous) = (Arc::default(), Arc::default());
         let current = Current { keys, version: 0, previous, fetched_at: Instant::now() };
         let (client, current) = (JsonClient::default(), RwLock::new(current));
-        let shared = Arc::new(Shared { source, client, current, outage: Outage::new(name) });
+        let shared = Arc::new(SharedKeys { source, client, current, outage: Outage::new(name) });
         let keys = Arc::new(Self { shared, first: Cached::new(FIRST_FETCH_PAUSE), again: Cached::new(FETCH_PAUSE) });
         match &keys.shared.source {
             Source::File(path) => keys.shared.replace(read(path)?),
@@ -151,7 +151,7 @@ impl Keys {
         let fetches = if is_first { &self.first } else { &self.again };
         let shared = self.shared.clone();
         let outcome = fetches.get(wait_max, || async move { shared.fetch().await }).await;
-        outcome.unwrap_or_else(|| Err(Failure::Timeout.to_string()))
+        outcome.unwrap_or_else(|| Err(FetchFailure::Timeout.to_string()))
     }
 }
 
@@ -162,7 +162,7 @@ impl Current {
     }
 }
 
-impl Shared {
+impl SharedKeys {
     fn read<T>(&self, read: impl FnOnce(&Current) -> T) -> T {
         read(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -182,7 +182,7 @@ impl Shared {
 
     async fn fetch(&self) -> Result<(), String> {
         let fetched = timeout(ANSWER_DURATION_MAX, self.source.load(&self.client)).await;
-        let fetched = fetched.unwrap_or_else(|_| Err(Failure::Timeout.to_string()));
+        let fetched = fetched.unwrap_or_else(|_| Err(FetchFailure::Timeout.to_string()));
         self.outage.note(fetched.as_ref().err().map(String::as_str));
         self.replace(fetched?);
         Ok(())

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::document::{TokenDocument, login};
 use crate::auth::AuthenticationError;
-use sukkal_base::outbound::json_client::{Answer, Failure, JsonClient};
+use sukkal_base::outbound::json_client::{Answer, FetchFailure, JsonClient};
 use sukkal_domain::KeystoneConfig;
 
 /// Maximum number of descriptions of tokens that were not valid before that are requested at the
@@ -186,8 +186,8 @@ pub(super) enum Expired {
     Refused,
 }
 
-impl From<Failure> for AuthenticationError {
-    fn from(failure: Failure) -> Self {
+impl From<FetchFailure> for AuthenticationError {
+    fn from(failure: FetchFailure) -> Self {
         unavailable(failure.to_string())
     }
 }

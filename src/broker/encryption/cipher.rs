@@ -38,7 +38,7 @@ struct CipherKey {
 
 /// The reason why a body cannot be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CipherFailure {
     /// The body was encrypted with a key that is not among these.
     OtherKey,
     /// The body was changed, or was encrypted for another project.
@@ -73,22 +73,22 @@ impl Cipher {
     }
 
     /// Decrypts a body of this project.
-    pub fn decrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub fn decrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Vec<u8>, CipherFailure> {
         self.open_for(project.as_str().as_bytes(), encrypted)
     }
 
-    fn open_for(&self, context: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, Failure> {
-        let (key_id, rest) = encrypted.split_at_checked(KEY_ID_BYTES).ok_or(Failure::Damaged)?;
+    fn open_for(&self, context: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, CipherFailure> {
+        let (key_id, rest) = encrypted.split_at_checked(KEY_ID_BYTES).ok_or(CipherFailure::Damaged)?;
         let mut keys = [&self.first].into_iter().chain(&self.others);
-        let key = keys.find(|key| key.id == key_id).ok_or(Failure::OtherKey)?;
-        let (nonce, ciphertext) = rest.split_at_checked(NONCE_BYTES).ok_or(Failure::Damaged)?;
-        let nonce = Nonce::try_from(nonce).map_err(|_| Failure::Damaged)?;
+        let key = keys.find(|key| key.id == key_id).ok_or(CipherFailure::OtherKey)?;
+        let (nonce, ciphertext) = rest.split_at_checked(NONCE_BYTES).ok_or(CipherFailure::Damaged)?;
+        let nonce = Nonce::try_from(nonce).map_err(|_| CipherFailure::Damaged)?;
         let payload = Payload { msg: ciphertext, aad: context };
-        key.aead.decrypt(&nonce, payload).map_err(|_| Failure::Damaged)
+        key.aead.decrypt(&nonce, payload).map_err(|_| CipherFailure::Damaged)
     }
 
     /// Returns the body encrypted with the first key, or `None` if it is already.
-    pub(super) fn reencrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) fn reencrypt(&self, project: &ProjectId, encrypted: &[u8]) -> Result<Option<Vec<u8>>, CipherFailure> {
         if self.is_current(encrypted) {
             return Ok(None);
         }
@@ -108,8 +108,8 @@ impl UriCipher for Cipher {
 
     fn open(&self, pool: &PoolName, sealed: &[u8]) -> Result<PoolUri, SealedUriError> {
         let opened = self.open_for(&pool_context(pool), sealed).map_err(|failure| match failure {
-            Failure::OtherKey => SealedUriError::OtherKey,
-            Failure::Damaged => SealedUriError::Damaged,
+            CipherFailure::OtherKey => SealedUriError::OtherKey,
+            CipherFailure::Damaged => SealedUriError::Damaged,
         })?;
         let text = Zeroizing::new(String::from_utf8(opened).map_err(|_| SealedUriError::Damaged)?);
         text.parse().map_err(|_| SealedUriError::Damaged)
@@ -161,9 +161,9 @@ mod tests {
             let at = at.index(encrypted.len());
             changed[at] ^= change;
 
-            let failure = if at < KEY_ID_BYTES { Failure::OtherKey } else { Failure::Damaged };
+            let failure = if at < KEY_ID_BYTES { CipherFailure::OtherKey } else { CipherFailure::Damaged };
             prop_assert_eq!(cipher.decrypt(&project("p"), &changed), Err(failure));
-            prop_assert_eq!(cipher.decrypt(&project("p"), &encrypted[..at]), Err(Failure::Damaged));
+            prop_assert_eq!(cipher.decrypt(&project("p"), &encrypted[..at]), Err(CipherFailure::Damaged));
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
     fn another_passphrase_is_recognized() {
         let encrypted = Cipher::new("secret").encrypt(&project("p"), b"hello");
 
-        assert_eq!(Cipher::new("Secret").decrypt(&project("p"), &encrypted), Err(Failure::OtherKey));
+        assert_eq!(Cipher::new("Secret").decrypt(&project("p"), &encrypted), Err(CipherFailure::OtherKey));
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(new.decrypt(&project("p"), &again).as_deref(), Ok(&b"hello"[..]));
         assert_eq!(again.len(), encrypted.len());
         assert_eq!(both.reencrypt(&project("p"), &again), Ok(None));
-        assert_eq!(new.reencrypt(&project("p"), &encrypted), Err(Failure::OtherKey));
+        assert_eq!(new.reencrypt(&project("p"), &encrypted), Err(CipherFailure::OtherKey));
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         let cipher = Cipher::new("secret");
         let encrypted = cipher.encrypt(&project("p"), b"hello");
 
-        assert_eq!(cipher.decrypt(&project("q"), &encrypted), Err(Failure::Damaged));
+        assert_eq!(cipher.decrypt(&project("q"), &encrypted), Err(CipherFailure::Damaged));
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         assert!(!cipher.is_current(&sealed) && cipher.is_current(&cipher.seal(&pool, &uri)));
         assert_eq!(cipher.open(&other, &sealed), Err(SealedUriError::Damaged));
         assert_eq!(Cipher::new("new").open(&pool, &sealed), Err(SealedUriError::OtherKey));
-        assert_eq!(cipher.decrypt(&project("a"), &sealed), Err(Failure::Damaged));
+        assert_eq!(cipher.decrypt(&project("a"), &sealed), Err(CipherFailure::Damaged));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) mod rekey;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use self::cipher::Cipher;
-use self::cipher::Failure;
+use self::cipher::CipherFailure;
 use super::Error;
 use super::access::AdmittedStore;
 use crate::observability::request_id::with_current_span;
@@ -177,11 +177,11 @@ impl Encryption {
         let cipher = self.cipher.as_ref().ok_or_else(|| no_key(&format!("message {id} is encrypted")))?;
         match cipher.decrypt(queue.project(), encrypted) {
             Ok(plaintext) => Ok(Body::from_msgpack(plaintext.into())),
-            Err(Failure::OtherKey) => Err(Error::Key(format!(
+            Err(CipherFailure::OtherKey) => Err(Error::Key(format!(
                 "message {id} is encrypted with another key than this server's; its operator must add the key that \
                  the message was posted with to message_decryption_keys"
             ))),
-            Err(Failure::Damaged) => Err(Error::Damaged(format!(
+            Err(CipherFailure::Damaged) => Err(Error::Damaged(format!(
                 "message {id} is encrypted and was damaged in the store, so it cannot be read any more; \
                  delete it, or list with its id as the marker"
             ))),

@@ -7,7 +7,7 @@
 //! not the first, finds nothing to do.
 
 use super::Cipher;
-use super::cipher::Failure;
+use super::cipher::CipherFailure;
 use sukkal_domain::{Body, QueueId, QueueName};
 use sukkal_storage::{Driver, Error, NameRange, QueueListing, StoredBody, UriCipher};
 
@@ -142,17 +142,17 @@ async fn rekey_queue(store: &dyn Driver, cipher: &Cipher, queue: &QueueId, resul
     }
 }
 
-fn reencrypted(cipher: &Cipher, queue: &QueueId, stored: &StoredBody) -> Result<Option<Body>, Failure> {
+fn reencrypted(cipher: &Cipher, queue: &QueueId, stored: &StoredBody) -> Result<Option<Body>, CipherFailure> {
     let body = stored.body();
     let encrypted = cipher.reencrypt(queue.project(), body.as_sealed().unwrap_or_default())?;
     Ok(encrypted.and_then(|encrypted| Body::sealed(&encrypted)))
 }
 
 impl Rekeyed {
-    fn add_unreadable(&mut self, queue: &QueueId, stored: &StoredBody, failure: Failure) {
+    fn add_unreadable(&mut self, queue: &QueueId, stored: &StoredBody, failure: CipherFailure) {
         let reason = match failure {
-            Failure::OtherKey => "is encrypted with a key that is not configured",
-            Failure::Damaged => "was damaged in the store",
+            CipherFailure::OtherKey => "is encrypted with a key that is not configured",
+            CipherFailure::Damaged => "was damaged in the store",
         };
         self.add_description(format!("{queue}: {} {reason}", stored.subject(queue)));
     }

@@ -21,10 +21,10 @@ const PERIOD: Duration = Duration::from_secs(5);
 pub(super) struct Budget {
     /// Says in the log which records were left out.
     pub(super) reason: &'static str,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
-struct State {
+struct BudgetState {
     period_end: Instant,
     recorded: u32,
     /// How many of them are requests of each project.
@@ -43,7 +43,8 @@ pub(super) enum Decision {
 
 impl Budget {
     pub(super) fn new(reason: &'static str) -> Self {
-        let state = State { period_end: Instant::now(), recorded: 0, by_project: HashMap::default(), left_out: 0 };
+        let state =
+            BudgetState { period_end: Instant::now(), recorded: 0, by_project: HashMap::default(), left_out: 0 };
         Self { reason, state: Mutex::new(state) }
     }
 
@@ -73,12 +74,12 @@ impl Budget {
         mem::take(&mut self.lock().left_out)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BudgetState {
     /// Returns whether a request of this project may be recorded.
     fn has_share(&self, project: Option<&ProjectId>) -> bool {
         let of_project = project.and_then(|project| self.by_project.get(project)).copied().unwrap_or_default();

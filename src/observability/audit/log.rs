@@ -35,9 +35,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The audit log. Clones are the same.
 #[derive(Clone)]
-pub struct AuditLog(Arc<Shared>);
+pub struct AuditLog(Arc<SharedLog>);
 
-struct Shared {
+struct SharedLog {
     lines: mpsc::Sender<Line>,
     refusals_of_unknown: Budget,
     refusals_of_known: Budget,
@@ -97,7 +97,7 @@ impl AuditLog {
             }
         };
         thread::Builder::new().name("audit-log".to_owned()).spawn(run)?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(SharedLog {
             lines: sender,
             refusals_of_unknown: Budget::new("too many refused requests of unknown senders"),
             refusals_of_known: Budget::new("too many refused or failed requests of known clients"),

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use self::confirmation::Texts;
 use self::confirmation_limits::ConfirmationLimits;
 use self::smtp::SmtpClient;
-use super::client::{Failure, Response};
+use super::client::{Response, SendFailure};
 use sukkal_domain::{
     ConfirmationRequest, DeliveryOptions, MailConfig, MailRules, MailTo, MessageId, QueueName, SubscriptionId,
 };
@@ -80,8 +80,8 @@ impl Mailer {
         mailto: &MailTo,
         options: &DeliveryOptions,
         body: &[u8],
-    ) -> Result<Message, Failure> {
-        let head = self.rules.head(mailto, options).map_err(|reason| Failure::Refused(reason.to_string()))?;
+    ) -> Result<Message, SendFailure> {
+        let head = self.rules.head(mailto, options).map_err(|reason| SendFailure::Refused(reason.to_string()))?;
         let subject = head.subject.unwrap_or_else(|| format!("Message of the queue {queue}"));
         let id = format!("{message}.{subscription}");
         self.mail(head.from, mailto, subject, &id, String::from_utf8_lossy(body).into_owned())
@@ -96,18 +96,25 @@ impl Mailer {
         document: &serde_json::Value,
         mailto: &MailTo,
         id: &str,
-    ) -> Result<Message, Failure> {
-        self.confirmation_limits.count(request.queue.project(), mailto).map_err(Failure::Refused)?;
+    ) -> Result<Message, SendFailure> {
+        self.confirmation_limits.count(request.queue.project(), mailto).map_err(SendFailure::Refused)?;
         let (subject, text) = self.texts.of(request, document);
         self.mail(self.rules.sender().clone(), mailto, subject, id, text)
     }
 
     /// Sends a mail, and returns the reply of the server.
-    pub(super) async fn send(&self, mail: &Message) -> Result<Response, Failure> {
+    pub(super) async fn send(&self, mail: &Message) -> Result<Response, SendFailure> {
         self.smtp.send(mail).await
     }
 
-    fn mail(&self, from: Mailbox, to: &MailTo, subject: String, id: &str, text: String) -> Result<Message, Failure> {
+    fn mail(
+        &self,
+        from: Mailbox,
+        to: &MailTo,
+        subject: String,
+        id: &str,
+        text: String,
+    ) -> Result<Message, SendFailure> {
         let mail = Message::builder()
             .from(from)
             .subject(subject)
@@ -119,6 +126,6 @@ impl Mailer {
             // Only this encoding has short lines and no line break that a server may misunderstand.
             .header(ContentTransferEncoding::QuotedPrintable);
         let mail = to.recipients.iter().fold(mail, |mail, recipient| mail.to(recipient.clone().into()));
-        mail.body(text).map_err(|error| Failure::Refused(error.to_string()))
+        mail.body(text).map_err(|error| SendFailure::Refused(error.to_string()))
     }
 }

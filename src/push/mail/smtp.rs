@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::stream::SmtpStream;
-use crate::push::client::{Failure, Response, printable, trusted_certificates};
+use crate::push::client::{Response, SendFailure, printable, trusted_certificates};
 use sukkal_base::outbound;
 use sukkal_domain::{MailConfig, MailEncryption};
 use sukkal_storage::ATTEMPT_DURATION_MAX;
@@ -69,9 +69,9 @@ impl SmtpClient {
     }
 
     /// Sends a mail, and returns the reply of the server.
-    pub(super) async fn send(&self, mail: &Message) -> Result<Response, Failure> {
+    pub(super) async fn send(&self, mail: &Message) -> Result<Response, SendFailure> {
         let exchange = self.exchange(mail.envelope(), mail.formatted());
-        let outcome = timeout(ATTEMPT_DURATION_MAX, exchange).await.unwrap_or(Err(Failure::Timeout));
+        let outcome = timeout(ATTEMPT_DURATION_MAX, exchange).await.unwrap_or(Err(SendFailure::Timeout));
         let is_failing = outcome.is_err();
         match (&outcome, self.is_failing.swap(is_failing, Ordering::Relaxed)) {
             (Err(reason), false) => warn!(host = self.host, %reason, "cannot send mails"),
@@ -100,7 +100,7 @@ impl SmtpClient {
         }
     }
 
-    async fn exchange(&self, envelope: &Envelope, mail: Vec<u8>) -> Result<Response, Failure> {
+    async fn exchange(&self, envelope: &Envelope, mail: Vec<u8>) -> Result<Response, SendFailure> {
         let mut connection = match self.connected().await {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -124,13 +124,13 @@ impl SmtpClient {
         }
     }
 
-    async fn connect(&self) -> Result<AsyncSmtpConnection, Failure> {
-        let failed = |error: std::io::Error| Failure::Connection(outbound::root_cause(&error).to_string());
+    async fn connect(&self) -> Result<AsyncSmtpConnection, SendFailure> {
+        let failed = |error: std::io::Error| SendFailure::Connection(outbound::root_cause(&error).to_string());
         let tcp = timeout(CONNECT_DURATION_MAX, TcpStream::connect((self.host.as_str(), self.port))).await;
-        let too_late = |_| Failure::Connection("the mail server cannot be reached in time".to_owned());
+        let too_late = |_| SendFailure::Connection("the mail server cannot be reached in time".to_owned());
         let tcp = tcp.map_err(too_late)?.map_err(failed)?;
         let name = ServerName::try_from(self.host.clone());
-        let name = name.map_err(|error| Failure::Connection(error.to_string()));
+        let name = name.map_err(|error| SendFailure::Connection(error.to_string()));
         let stream = match self.encryption {
             MailEncryption::None => SmtpStream::plain(tcp),
             MailEncryption::StartTls => SmtpStream::starttls(tcp, &self.hello, &self.tls, name?).await,
@@ -152,7 +152,11 @@ impl SmtpClient {
 }
 
 /// Sends a mail on a connection. The recipients that the server accepts get it.
-async fn transact(connection: &mut AsyncSmtpConnection, envelope: &Envelope, mail: &[u8]) -> Result<Response, Failure> {
+async fn transact(
+    connection: &mut AsyncSmtpConnection,
+    envelope: &Envelope,
+    mail: &[u8],
+) -> Result<Response, SendFailure> {
     if let Err(error) = connection.command(Mail::new(envelope.from().cloned(), Vec::new())).await {
         return refusal(&error);
     }
@@ -182,10 +186,10 @@ async fn transact(connection: &mut AsyncSmtpConnection, envelope: &Envelope, mai
 }
 
 /// Returns the reply of a server that refuses a command, or why there is none.
-fn refusal(error: &smtp::Error) -> Result<Response, Failure> {
+fn refusal(error: &smtp::Error) -> Result<Response, SendFailure> {
     match error.status() {
         Some(code) => Ok(response(code.into(), &outbound::root_cause(error).to_string())),
-        None => Err(Failure::Connection(printable(outbound::root_cause(error).to_string().as_bytes()))),
+        None => Err(SendFailure::Connection(printable(outbound::root_cause(error).to_string().as_bytes()))),
     }
 }
 
@@ -195,8 +199,8 @@ fn response(status: u16, text: &str) -> Response {
 
 /// Returns why the server cannot be used. Clients may read it, so it has no text of the server,
 /// which may name the user.
-fn unusable(what: &str, error: &smtp::Error) -> Failure {
-    Failure::Connection(match error.status() {
+fn unusable(what: &str, error: &smtp::Error) -> SendFailure {
+    SendFailure::Connection(match error.status() {
         Some(code) => format!("{what} was refused with {code}"),
         None => format!("{what} failed: {}", printable(outbound::root_cause(error).to_string().as_bytes())),
     })

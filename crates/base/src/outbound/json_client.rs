@@ -27,7 +27,7 @@ const OWN_NAME: &str = concat!("Sukkal/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no document. The text has no part of the request or of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Failure {
+pub enum FetchFailure {
     /// The server does not answer in time.
     #[error("no answer within {} s", ANSWER_DURATION_MAX.as_secs())]
     Timeout,
@@ -91,30 +91,30 @@ impl JsonClient {
     }
 
     /// Sends a request, and reads the whole answer.
-    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, Failure> {
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, FetchFailure> {
         let mut answer = request.send().await?;
         let (status, headers) = (answer.status(), mem::take(answer.headers_mut()));
-        let body = body_of(answer, ANSWER_BYTES_MAX).await?.ok_or(Failure::TooLarge)?;
+        let body = body_of(answer, ANSWER_BYTES_MAX).await?.ok_or(FetchFailure::TooLarge)?;
         Ok(Answer { status, headers, body })
     }
 
     /// Returns the document at this URL, whose answer must have the status 200.
-    pub async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, Failure> {
+    pub async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, FetchFailure> {
         let answer = self.send(self.request(Method::GET, url)).await?;
-        if answer.status == StatusCode::OK { answer.json() } else { Err(Failure::Status(answer.status.as_u16())) }
+        if answer.status == StatusCode::OK { answer.json() } else { Err(FetchFailure::Status(answer.status.as_u16())) }
     }
 }
 
 impl Answer {
     /// Returns the document in the answer.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, FetchFailure> {
         // The error of the parser would show values, which may be personal.
-        let not_json = |error: serde_json::Error| Failure::NotJson { line: error.line(), column: error.column() };
+        let not_json = |error: serde_json::Error| FetchFailure::NotJson { line: error.line(), column: error.column() };
         serde_json::from_slice(without_mark(&self.body)).map_err(not_json)
     }
 }
 
-impl From<reqwest::Error> for Failure {
+impl From<reqwest::Error> for FetchFailure {
     fn from(error: reqwest::Error) -> Self {
         if error.is_timeout() && !error.is_connect() {
             return Self::Timeout;
@@ -134,7 +134,7 @@ mod tests {
 
     /// Returns the document of a server that answers with these bytes, and then only keeps the
     /// connection open.
-    async fn document_of(answer: String) -> Result<Value, Failure> {
+    async fn document_of(answer: String) -> Result<Value, FetchFailure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
@@ -159,22 +159,22 @@ mod tests {
         let chunks = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n200000\r\n{}", "1".repeat(2 << 20));
         for (answer, expected) in [
             (with_body("200 OK", "{\"a\": 1}"), Ok(serde_json::json!({ "a": 1 }))),
-            (with_body("200 OK", "secret"), Err(Failure::NotJson { line: 1, column: 1 })),
-            (with_body("200 OK", &deep), Err(Failure::NotJson { line: 1, column: 128 })),
-            (with_body("200 OK", &huge), Err(Failure::TooLarge)),
-            (chunks, Err(Failure::TooLarge)),
-            (with_body("302 Found", "{}"), Err(Failure::Status(302))),
-            (with_body("500 Internal Server Error", "{}"), Err(Failure::Status(500))),
+            (with_body("200 OK", "secret"), Err(FetchFailure::NotJson { line: 1, column: 1 })),
+            (with_body("200 OK", &deep), Err(FetchFailure::NotJson { line: 1, column: 128 })),
+            (with_body("200 OK", &huge), Err(FetchFailure::TooLarge)),
+            (chunks, Err(FetchFailure::TooLarge)),
+            (with_body("302 Found", "{}"), Err(FetchFailure::Status(302))),
+            (with_body("500 Internal Server Error", "{}"), Err(FetchFailure::Status(500))),
         ] {
             assert_eq!(document_of(answer.clone()).await, expected, "{}", &answer[..40]);
         }
-        assert!(matches!(document_of("nonsense\r\n\r\n".to_owned()).await, Err(Failure::Connection(_))));
+        assert!(matches!(document_of("nonsense\r\n\r\n".to_owned()).await, Err(FetchFailure::Connection(_))));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_answer_ends_at_the_limit() {
         for start in ["", "HTTP/1.1 200 OK\r\nslow: ", "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{"] {
-            assert_eq!(document_of(start.to_owned()).await, Err(Failure::Timeout), "{start:?}");
+            assert_eq!(document_of(start.to_owned()).await, Err(FetchFailure::Timeout), "{start:?}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) type Outgoing = Request<Full<Bytes>>;
 
 /// Why a request has failed.
 #[derive(Debug, Error)]
-pub(super) enum Failure {
+pub(super) enum LoadFailure {
     /// A response with a status other than 2xx.
     #[error("{0}")]
     Status(u16),
@@ -91,12 +91,12 @@ impl Server {
 }
 
 /// A connection to the service.
-pub(super) struct Connection {
+pub(super) struct LoadConnection {
     server: Server,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
-impl Connection {
+impl LoadConnection {
     /// Creates a connection that is opened by its first request.
     pub(super) fn to(server: &Server) -> Self {
         Self { server: server.clone(), sender: None }
@@ -109,11 +109,14 @@ impl Connection {
 
     /// Sends a request, if it could be built, and returns the complete response, whatever its
     /// status.
-    pub(super) async fn exchange(&mut self, request: Result<Outgoing, Failure>) -> Result<Response<Bytes>, Failure> {
-        timeout(DURATION_MAX, self.try_exchange(request?)).await.unwrap_or(Err(Failure::Timeout))
+    pub(super) async fn exchange(
+        &mut self,
+        request: Result<Outgoing, LoadFailure>,
+    ) -> Result<Response<Bytes>, LoadFailure> {
+        timeout(DURATION_MAX, self.try_exchange(request?)).await.unwrap_or(Err(LoadFailure::Timeout))
     }
 
-    async fn try_exchange(&mut self, mut request: Outgoing) -> Result<Response<Bytes>, Failure> {
+    async fn try_exchange(&mut self, mut request: Outgoing) -> Result<Response<Bytes>, LoadFailure> {
         loop {
             // Taken out, so that an error or a dropped future closes the connection. Otherwise the
             // rest of a response would be left on it.
@@ -121,7 +124,7 @@ impl Connection {
             let is_new = was_open.is_none();
             let mut sender = match was_open {
                 Some(sender) => sender,
-                None => self.server.connect().await.map_err(|error| Failure::Connect(error.kind()))?,
+                None => self.server.connect().await.map_err(|error| LoadFailure::Connect(error.kind()))?,
             };
             if sender.ready().await.is_err() && !is_new {
                 continue;
@@ -129,14 +132,14 @@ impl Connection {
             match sender.try_send_request(request).await {
                 Ok(response) => {
                     let (head, body) = response.into_parts();
-                    let body = body.collect().await.map_err(|_| Failure::Closed)?.to_bytes();
+                    let body = body.collect().await.map_err(|_| LoadFailure::Closed)?.to_bytes();
                     self.sender = Some(sender);
                     return Ok(Response::from_parts(head, body));
                 }
                 Err(mut error) => match error.take_message() {
                     // Services close idle and old connections, which is not a failed request.
                     Some(unsent) if !is_new => request = unsent,
-                    _ => return Err(Failure::Closed),
+                    _ => return Err(LoadFailure::Closed),
                 },
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, Failure, Outgoing};
+use super::connection::{LoadConnection, LoadFailure, Outgoing};
 use super::pace::Pace;
 use super::requests::{Messages, Requests};
 use super::stats::{Kind, Stats, Window};
@@ -18,7 +18,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 const LAST_REQUESTS_MAX: Duration = Duration::from_secs(2);
 
 /// What all connections share.
-pub(super) struct Shared {
+pub(super) struct SharedLoad {
     pub(super) requests: Requests,
     /// Canceled when the run is interrupted.
     pub(super) stop: CancellationToken,
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) stats: [Mutex<Stats>; Kind::ALL.len()],
 }
 
-impl Shared {
+impl SharedLoad {
     /// The statistics of a kind of request. They are locked for less than a microsecond per
     /// request.
     pub(super) fn stats(&self, kind: Kind) -> MutexGuard<'_, Stats> {
@@ -40,9 +40,9 @@ pub(super) struct Worker {
     /// The number of this connection among those of its kind, from 0.
     pub(super) index: usize,
     pub(super) window: Window,
-    pub(super) connection: Connection,
+    pub(super) connection: LoadConnection,
     pub(super) pace: Pace,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedLoad>,
 }
 
 impl Worker {
@@ -57,7 +57,7 @@ impl Worker {
         }
         let now = Instant::now();
         for _ in 0..self.pace.missed() {
-            shared.stats(self.kind).record(&self.window, now, now, Err(&Failure::NeverSent));
+            shared.stats(self.kind).record(&self.window, now, now, Err(&LoadFailure::NeverSent));
         }
     }
 
@@ -124,18 +124,18 @@ impl Worker {
         &mut self,
         kind: Kind,
         due: Instant,
-        request: Result<Outgoing, Failure>,
+        request: Result<Outgoing, LoadFailure>,
         parse: impl FnOnce(&[u8]) -> Option<(usize, T)>,
     ) -> Option<T> {
         let outcome = self.connection.exchange(request).await;
         let now = Instant::now();
         let parsed = outcome.and_then(|response| match response.status() {
-            status if status.is_success() => parse(response.body()).ok_or(Failure::Unreadable),
-            status => Err(Failure::Status(status.as_u16())),
+            status if status.is_success() => parse(response.body()).ok_or(LoadFailure::Unreadable),
+            status => Err(LoadFailure::Status(status.as_u16())),
         });
         let messages = parsed.as_ref().map(|(messages, _)| *messages);
         self.shared.stats(kind).record(&self.window, due, now, messages);
-        if let Err(Failure::Connect(_)) = parsed {
+        if let Err(LoadFailure::Connect(_)) = parsed {
             sleep(RECONNECT_PAUSE).await;
         }
         parsed.ok().map(|(_, found)| found)

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::connection::{Failure, Outgoing};
+use super::connection::{LoadFailure, Outgoing};
 use super::options::Options;
 
 /// Longer than most runs, so that no message expires during a run.
@@ -77,22 +77,22 @@ impl Requests {
         &self.queues[n % self.queues.len()]
     }
 
-    pub(super) fn create_queue(&self, queue: &str) -> Result<Outgoing, Failure> {
+    pub(super) fn create_queue(&self, queue: &str) -> Result<Outgoing, LoadFailure> {
         self.request(Method::PUT, queue, "", Bytes::new())
     }
 
-    pub(super) fn delete_queue(&self, queue: &str) -> Result<Outgoing, Failure> {
+    pub(super) fn delete_queue(&self, queue: &str) -> Result<Outgoing, LoadFailure> {
         self.request(Method::DELETE, queue, "", Bytes::new())
     }
 
     /// Posts a batch of messages.
-    pub(super) fn post(&self, queue: &str) -> Result<Outgoing, Failure> {
+    pub(super) fn post(&self, queue: &str) -> Result<Outgoing, LoadFailure> {
         self.request(Method::POST, queue, "/messages", self.post.clone())
     }
 
     /// Posts the given number of messages, distributed evenly over the queues, in as many requests
     /// as necessary.
-    pub(super) fn fill(&self, messages: usize) -> impl Iterator<Item = Result<Outgoing, Failure>> {
+    pub(super) fn fill(&self, messages: usize) -> impl Iterator<Item = Result<Outgoing, LoadFailure>> {
         let most = (POST_BYTES_MAX / self.message.len()).clamp(1, POST_MESSAGES_MAX);
         let (each, rest) = (messages / self.queues.len(), messages % self.queues.len());
         self.queues.iter().enumerate().flat_map(move |(n, queue)| {
@@ -105,24 +105,24 @@ impl Requests {
     }
 
     /// Lists the messages after a marker, or the first ones.
-    pub(super) fn page(&self, queue: &str, marker: Option<&str>) -> Result<Outgoing, Failure> {
+    pub(super) fn page(&self, queue: &str, marker: Option<&str>) -> Result<Outgoing, LoadFailure> {
         let limit = self.limit;
         let marker = marker.map(|marker| format!("&marker={}", encoded(marker))).unwrap_or_default();
         let path = format!("/messages?limit={limit}&echo=true&include_claimed=true{marker}");
         self.request(Method::GET, queue, &path, Bytes::new())
     }
 
-    pub(super) fn claim(&self, queue: &str) -> Result<Outgoing, Failure> {
+    pub(super) fn claim(&self, queue: &str) -> Result<Outgoing, LoadFailure> {
         self.request(Method::POST, queue, &format!("/claims?limit={}", self.limit), CLAIM.into())
     }
 
     /// Deletes messages.
-    pub(super) fn delete<'a>(&self, queue: &str, ids: impl Iterator<Item = &'a str>) -> Result<Outgoing, Failure> {
+    pub(super) fn delete<'a>(&self, queue: &str, ids: impl Iterator<Item = &'a str>) -> Result<Outgoing, LoadFailure> {
         let ids: Vec<_> = ids.map(encoded).collect();
         self.request(Method::DELETE, queue, &format!("/messages?ids={}", ids.join(",")), Bytes::new())
     }
 
-    fn request(&self, method: Method, queue: &str, path: &str, body: Bytes) -> Result<Outgoing, Failure> {
+    fn request(&self, method: Method, queue: &str, path: &str, body: Bytes) -> Result<Outgoing, LoadFailure> {
         let uri = format!("{}/{}{path}", self.path, encoded(queue));
         let mut headers = self.headers.clone();
         if !body.is_empty() {
@@ -130,7 +130,7 @@ impl Requests {
         }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = Uri::try_from(uri).map_err(|_| Failure::TooLong)?;
+        *request.uri_mut() = Uri::try_from(uri).map_err(|_| LoadFailure::TooLong)?;
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// The sizes of the messages in a post.
-    fn bodies(post: Result<Outgoing, Failure>) -> Vec<usize> {
+    fn bodies(post: Result<Outgoing, LoadFailure>) -> Vec<usize> {
         let body = post.unwrap().into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
         let document: Value = serde_json::from_slice(&body).unwrap();
         let messages = document["messages"].as_array().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn requests_have_the_paths_of_the_api() {
         let requests = requests(&["--limit", "5"]);
-        let uri = |request: Result<Outgoing, Failure>| request.unwrap().uri().to_string();
+        let uri = |request: Result<Outgoing, LoadFailure>| request.unwrap().uri().to_string();
         let page = "/base/v2/queues/q/messages?limit=5&echo=true&include_claimed=true";
 
         assert_eq!(uri(requests.page("q", None)), page);

@@ -13,9 +13,9 @@ use tokio::time::{interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::LocalPoolHandle;
 
-use super::connection::{Connection, Server};
+use super::connection::{LoadConnection, Server};
 use super::error::Error;
-use super::load::{Shared, Worker};
+use super::load::{SharedLoad, Worker};
 use super::options::Options;
 use super::pace::Pace;
 use super::requests::Requests;
@@ -49,9 +49,9 @@ pub(super) async fn run(options: &Options, stop: &CancellationToken) -> Result<M
     allow_open_files(options)?;
     let unreachable = |source| Error::Unreachable { url: options.url_text(), source };
     let server = Server::new(options.url()).map_err(unreachable)?;
-    Connection::open(&server).await.map_err(unreachable)?;
+    LoadConnection::open(&server).await.map_err(unreachable)?;
     let stats = Kind::ALL.map(|_| Mutex::new(Stats::new()));
-    let shared = Arc::new(Shared { requests: Requests::new(options), stop: stop.clone(), stats });
+    let shared = Arc::new(SharedLoad { requests: Requests::new(options), stop: stop.clone(), stats });
     // The library hides it if stderr is not a terminal.
     let progress = &ProgressBar::new(1);
     progress.set_style(ProgressStyle::with_template(BAR).expect("the template is valid").progress_chars("━╸─"));
@@ -76,11 +76,12 @@ pub(super) async fn run(options: &Options, stop: &CancellationToken) -> Result<M
 }
 
 /// Opens all connections. Each one belongs to a thread, which is given by its position in the list.
-async fn open(options: &Options, server: &Server, pool: &LocalPoolHandle) -> io::Result<Vec<Connection>> {
+async fn open(options: &Options, server: &Server, pool: &LocalPoolHandle) -> io::Result<Vec<LoadConnection>> {
     let connections = options.connections().iter().map(|(_, connections)| connections).sum();
     let open = async |n: usize| {
         let server = server.clone();
-        let opened = pool.spawn_pinned_by_idx(move || async move { Connection::open(&server).await }, thread(n, pool));
+        let opened =
+            pool.spawn_pinned_by_idx(move || async move { LoadConnection::open(&server).await }, thread(n, pool));
         opened.await?
     };
     stream::iter(0..connections).map(open).buffered(OPENED_AT_ONCE_MAX).try_collect().await
@@ -88,9 +89,9 @@ async fn open(options: &Options, server: &Server, pool: &LocalPoolHandle) -> io:
 
 async fn measure(
     options: &Options,
-    connections: Vec<Connection>,
+    connections: Vec<LoadConnection>,
     pool: &LocalPoolHandle,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedLoad>,
     progress: &ProgressBar,
 ) -> Result<Measured, Error> {
     let window = Window::new(Instant::now(), options.warmup, options.duration);
@@ -127,7 +128,7 @@ fn thread(connection: usize, pool: &LocalPoolHandle) -> usize {
 }
 
 /// Shows the elapsed time of a run, the current rate, and the failures since its start.
-async fn show_run<T>(progress: &ProgressBar, window: &Window, shared: &Shared) -> T {
+async fn show_run<T>(progress: &ProgressBar, window: &Window, shared: &SharedLoad) -> T {
     let mut ticks = interval(Duration::from_millis(1_000 / TICKS_PER_SECOND));
     let mut before = 0;
     loop {

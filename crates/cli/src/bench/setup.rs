@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use hyper::{Response, StatusCode};
 
-use super::connection::{Connection, Failure, Outgoing, Server};
+use super::connection::{LoadConnection, LoadFailure, Outgoing, Server};
 use super::error::Error;
 use super::requests::Requests;
 
@@ -59,13 +59,13 @@ impl Setup<'_> {
     /// Sends requests, and passes each outcome to `done`, until it fails.
     async fn send_all<T>(
         &self,
-        requests: impl Iterator<Item = (T, Result<Outgoing, Failure>)>,
-        done: impl Fn(T, Result<Response<Bytes>, Failure>) -> Result<(), Error>,
+        requests: impl Iterator<Item = (T, Result<Outgoing, LoadFailure>)>,
+        done: impl Fn(T, Result<Response<Bytes>, LoadFailure>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let requests = RefCell::new(requests);
         let next = || requests.borrow_mut().next();
         let client = async || {
-            let mut connection = Connection::to(self.server);
+            let mut connection = LoadConnection::to(self.server);
             while let Some((about, request)) = next() {
                 done(about, connection.exchange(request).await)?;
             }
@@ -75,7 +75,7 @@ impl Setup<'_> {
     }
 }
 
-fn checked(outcome: Result<Response<Bytes>, Failure>, what: impl FnOnce() -> String) -> Result<StatusCode, Error> {
+fn checked(outcome: Result<Response<Bytes>, LoadFailure>, what: impl FnOnce() -> String) -> Result<StatusCode, Error> {
     match outcome {
         Ok(response) if response.status().is_success() => Ok(response.status()),
         Ok(response) => {

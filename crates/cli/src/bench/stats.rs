@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::connection::Failure;
+use super::connection::LoadFailure;
 
 /// Significant digits of recorded latencies, which are in nanoseconds.
 const DIGITS: u8 = 3;
@@ -77,7 +77,7 @@ impl Stats {
 
     /// Records a request that was due at `due` and ended at `now`: with the number of messages in
     /// its response, or with a failure.
-    pub(super) fn record(&mut self, window: &Window, due: Instant, now: Instant, outcome: Result<usize, &Failure>) {
+    pub(super) fn record(&mut self, window: &Window, due: Instant, now: Instant, outcome: Result<usize, &LoadFailure>) {
         let so_far = if outcome.is_ok() { &mut self.so_far.0 } else { &mut self.so_far.1 };
         *so_far += 1;
         let Some(since) = now.checked_duration_since(window.counts_from) else { return };
@@ -118,7 +118,7 @@ mod tests {
         let early = window.start + Duration::from_millis(1_999);
 
         stats.record(&window, window.start, early, Ok(1));
-        stats.record(&window, window.start, early, Err(&Failure::Timeout));
+        stats.record(&window, window.start, early, Err(&LoadFailure::Timeout));
 
         assert!(stats.latency.is_empty() && stats.throughput.is_empty() && stats.errors.is_empty());
     }

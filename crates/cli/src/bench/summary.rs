@@ -163,7 +163,7 @@ mod tests {
     use clap::Parser;
     use serde_json::{Value, json};
 
-    use super::super::connection::Failure;
+    use super::super::connection::LoadFailure;
     use super::super::stats::{Stats, Window};
     use super::*;
 
@@ -184,7 +184,7 @@ mod tests {
             let due = window.start + Duration::from_millis(1_000 - milliseconds / 2);
             produce.record(&window, due, due + Duration::from_millis(milliseconds), Ok(2));
         }
-        for failure in [Failure::Status(503), Failure::Timeout, Failure::Status(503)] {
+        for failure in [LoadFailure::Status(503), LoadFailure::Timeout, LoadFailure::Status(503)] {
             produce.record(&window, window.start, window.end, Err(&failure));
         }
         let (time, processor_time) = (Duration::from_secs(2), Duration::from_micros(10_030));

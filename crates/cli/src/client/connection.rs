@@ -18,7 +18,7 @@ use sukkal_base::text;
 
 /// Why there is no response to a request.
 #[derive(Debug, Error)]
-pub(super) enum Failure {
+pub(super) enum RequestFailure {
     /// There is no connection, so nothing was sent.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -32,7 +32,7 @@ pub(super) enum Failure {
     TooLong,
 }
 
-impl From<reqwest::Error> for Failure {
+impl From<reqwest::Error> for RequestFailure {
     fn from(error: reqwest::Error) -> Self {
         match (error.is_connect(), error.is_timeout()) {
             (true, true) => Self::Connect(format!("no response within {} s", CONNECT_DURATION_MAX.as_secs())),

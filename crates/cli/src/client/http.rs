@@ -11,7 +11,7 @@ use reqwest::{Client, Method, StatusCode, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Failure, client};
+use super::connection::{RequestFailure, client};
 use super::error::Error;
 use super::flags::{OTHER_PROJECT, Settings};
 use super::response::{RESPONSE_BYTES_MAX, Response};
@@ -197,13 +197,15 @@ impl Service {
     }
 
     /// The error for a request without a complete response.
-    pub(super) fn lost(&self, failure: &Failure) -> Error {
+    pub(super) fn lost(&self, failure: &RequestFailure) -> Error {
         let url = &self.url;
         match failure {
-            Failure::Connect(cause) => Error::Unavailable(format!("cannot connect to {url}: {cause}")),
-            Failure::Lost(cause) => Error::Unavailable(format!("the connection to {url} was lost: {cause}")),
-            Failure::Timeout => Error::Unavailable(format!("{url} does not respond in time")),
-            Failure::TooLong => Error::Failed(format!("a response of {url} is longer than {RESPONSE_BYTES_MAX} bytes")),
+            RequestFailure::Connect(cause) => Error::Unavailable(format!("cannot connect to {url}: {cause}")),
+            RequestFailure::Lost(cause) => Error::Unavailable(format!("the connection to {url} was lost: {cause}")),
+            RequestFailure::Timeout => Error::Unavailable(format!("{url} does not respond in time")),
+            RequestFailure::TooLong => {
+                Error::Failed(format!("a response of {url} is longer than {RESPONSE_BYTES_MAX} bytes"))
+            }
         }
     }
 }
@@ -299,7 +301,10 @@ impl Request<'_> {
 
     /// Repeats an attempt, which returns a success or a refusal, as long as that is safe and the
     /// service is unavailable.
-    async fn repeat<R>(&self, attempt: impl AsyncFn() -> Result<Result<R, Response>, Failure>) -> Result<R, Error> {
+    async fn repeat<R>(
+        &self,
+        attempt: impl AsyncFn() -> Result<Result<R, Response>, RequestFailure>,
+    ) -> Result<R, Error> {
         let service = self.service;
         let start = Instant::now();
         let mut pause = FIRST_PAUSE;
@@ -311,11 +316,11 @@ impl Request<'_> {
                     (self.refusal(&response), may_repeat, response.retry_after())
                 }
                 // Nothing was sent.
-                Err(failure @ Failure::Connect(_)) => {
+                Err(failure @ RequestFailure::Connect(_)) => {
                     (service.lost(&failure), service.has_responded.get(), Duration::ZERO)
                 }
                 Err(failure) if self.is_repeatable => {
-                    (service.lost(&failure), !matches!(failure, Failure::TooLong), Duration::ZERO)
+                    (service.lost(&failure), !matches!(failure, RequestFailure::TooLong), Duration::ZERO)
                 }
                 Err(failure) => {
                     let unknown = |text: &str| format!("{text}; it is unknown whether the request had an effect");
@@ -332,20 +337,20 @@ impl Request<'_> {
         }
     }
 
-    async fn send_once(&self) -> Result<Response, Failure> {
+    async fn send_once(&self) -> Result<Response, RequestFailure> {
         let exchange = async { Response::read(self.exchange().await?).await };
-        timeout(RESPONSE_TIMEOUT.saturating_add(self.wait), exchange).await.unwrap_or(Err(Failure::Timeout))
+        timeout(RESPONSE_TIMEOUT.saturating_add(self.wait), exchange).await.unwrap_or(Err(RequestFailure::Timeout))
     }
 
-    async fn open_once(&self) -> Result<Result<reqwest::Response, Response>, Failure> {
+    async fn open_once(&self) -> Result<Result<reqwest::Response, Response>, RequestFailure> {
         let exchange = async {
             let response = self.exchange().await?;
             Ok(if response.status() == StatusCode::OK { Ok(response) } else { Err(Response::read(response).await?) })
         };
-        timeout(RESPONSE_TIMEOUT, exchange).await.unwrap_or(Err(Failure::Timeout))
+        timeout(RESPONSE_TIMEOUT, exchange).await.unwrap_or(Err(RequestFailure::Timeout))
     }
 
-    async fn exchange(&self) -> Result<reqwest::Response, Failure> {
+    async fn exchange(&self) -> Result<reqwest::Response, RequestFailure> {
         let service = self.service;
         let request = service.client.request(self.method.clone(), format!("{}{}", service.url, self.path));
         let request = request.headers(service.headers.clone()).headers(self.headers.clone());

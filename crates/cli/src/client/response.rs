@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENT
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use super::connection::Failure;
+use super::connection::RequestFailure;
 use super::error::Error;
 use super::output::printable;
 use sukkal_base::outbound::body_of;
@@ -33,9 +33,9 @@ pub(super) struct Response {
 
 impl Response {
     /// Reads the body of a response.
-    pub(super) async fn read(mut response: reqwest::Response) -> Result<Self, Failure> {
+    pub(super) async fn read(mut response: reqwest::Response) -> Result<Self, RequestFailure> {
         let (status, headers) = (response.status(), mem::take(response.headers_mut()));
-        let body = body_of(response, RESPONSE_BYTES_MAX).await?.ok_or(Failure::TooLong)?;
+        let body = body_of(response, RESPONSE_BYTES_MAX).await?.ok_or(RequestFailure::TooLong)?;
         Ok(Self { status, headers, body })
     }
 

@@ -34,7 +34,7 @@ const UNFINISHED: &str = "sukkal.redb.unfinished";
 
 /// The parts of a backup of a store as it was when this was created. Until this is dropped, the
 /// file keeps what is deleted or replaced, so it can grow.
-pub(super) struct Parts {
+pub(super) struct BackupParts {
     records: SharedRecords,
     /// What begins the next part.
     start: &'static [u8],
@@ -42,7 +42,7 @@ pub(super) struct Parts {
     has_ended: bool,
 }
 
-impl Parts {
+impl BackupParts {
     pub(super) fn new(records: SharedRecords) -> Self {
         Self { records, start: TITLE, hash: Sha256::new(), has_ended: false }
     }
@@ -69,7 +69,7 @@ impl Parts {
     }
 }
 
-impl Iterator for Parts {
+impl Iterator for BackupParts {
     type Item = Result<Vec<u8>, Error>;
 
     /// Reads the next part on this thread.

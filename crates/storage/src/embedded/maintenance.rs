@@ -62,7 +62,7 @@ impl Maintenance for EmbeddedStore {
     }
 
     fn begin_backup(&self) -> Result<BackupStart, Error> {
-        let begun = |records| BackupStart::Begun(Box::new(backup::Parts::new(records)));
+        let begun = |records| BackupStart::Begun(Box::new(backup::BackupParts::new(records)));
         Ok(self.parts.engine.records()?.map_or(BackupStart::Running, begun))
     }
 

@@ -41,10 +41,10 @@ enum Medium {
 /// A store in this process. Clones share one store, which is closed when the last one is dropped.
 #[derive(Clone)]
 pub struct EmbeddedStore {
-    pub(super) parts: Arc<Parts>,
+    pub(super) parts: Arc<StoreParts>,
 }
 
-pub(super) struct Parts {
+pub(super) struct StoreParts {
     pub(super) engine: Arc<Engine>,
     writer: Writer,
     pub(super) clock: Arc<Clock>,
@@ -110,7 +110,7 @@ impl EmbeddedStore {
             .map_err(|reason| OpenError::Io { place: "the writer thread of the store".to_owned(), reason })?;
         let admission = Admission::new(IN_FLIGHT_MAX);
         let is_synced = fsync == Fsync::Group && medium == Medium::Disk;
-        let parts = Parts {
+        let parts = StoreParts {
             engine,
             writer,
             clock,
@@ -296,7 +296,7 @@ impl Monitoring for EmbeddedStore {
     }
 }
 
-impl Drop for Parts {
+impl Drop for StoreParts {
     fn drop(&mut self) {
         self.writer.close();
     }

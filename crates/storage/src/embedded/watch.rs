@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::embedded::store::{EmbeddedStore, Parts};
+use crate::embedded::store::{EmbeddedStore, StoreParts};
 use crate::watch::Watchers;
 use crate::watchers::NotificationSource;
 use crate::{Error, QueueStatus, Watch, WatchStore};
@@ -45,7 +45,7 @@ impl WatchStore for EmbeddedStore {
 
 /// A reference to the store for its expiry timers, which do not keep it open.
 #[derive(Clone)]
-struct WeakStore(Weak<Parts>);
+struct WeakStore(Weak<StoreParts>);
 
 #[async_trait]
 impl NotificationSource for WeakStore {

@@ -58,9 +58,9 @@ use sukkal_domain::QueueId;
 
 /// The stores of a service with pools. Clones share them.
 #[derive(Clone)]
-pub struct PooledStore(Arc<Parts>);
+pub struct PooledStore(Arc<PoolParts>);
 
-struct Parts {
+struct PoolParts {
     /// The management store. Its operations answer for queues that do not exist.
     management: Arc<dyn Driver>,
     /// The management store as the virtual pool: its operations fail if the queue is not there.

@@ -10,7 +10,7 @@ use super::live_pools::Pools;
 use super::locations::{EmptyLocations, Locations, PLACES_MAX, Subscribed};
 use super::moves::RunningMoves;
 use super::weak::WeakStore;
-use super::{Options, Parts, PooledStore};
+use super::{Options, PoolParts, PooledStore};
 use crate::Driver;
 use crate::deliveries::SIGNALS_MAX;
 use crate::embedded::{EmbeddedStore, OpenError};
@@ -48,7 +48,7 @@ impl PooledStore {
         options: Options,
     ) -> Result<Self, OpenError> {
         let no_queues = Arc::new(EmbeddedStore::in_memory()?);
-        let this = Self(Arc::new_cyclic(|parts| Parts {
+        let this = Self(Arc::new_cyclic(|parts| PoolParts {
             no_queues,
             pools: Pools::default(),
             locations: Locations::new(),

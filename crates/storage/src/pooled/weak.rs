@@ -2,13 +2,13 @@
 
 use std::sync::Weak;
 
-use super::{Parts, PooledStore};
+use super::{PoolParts, PooledStore};
 use crate::Error;
 
 /// A reference to the stores for what they own: their expiry timers, and the destinations of
 /// messages that leave one of them.
 #[derive(Clone)]
-pub(super) struct WeakStore(pub(super) Weak<Parts>);
+pub(super) struct WeakStore(pub(super) Weak<PoolParts>);
 
 impl WeakStore {
     /// Returns the stores.

@@ -21,10 +21,10 @@ const POPS_MAX: usize = 32;
 
 /// The pops of this process that are not complete. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Pops(Arc<Mutex<State>>);
+pub(super) struct Pops(Arc<Mutex<PopState>>);
 
 #[derive(Default)]
-struct State {
+struct PopState {
     /// Pops that were sent more than once, so that they may arrive again.
     repeated: HashSet<ClaimId>,
     /// Queues with a task that completes their pops.
@@ -115,7 +115,7 @@ impl Pops {
         Ok(count)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PopState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -37,9 +37,9 @@ const SEPARATOR: char = ' ';
 
 /// The signals that this process receives. Clones share them.
 #[derive(Clone)]
-pub(super) struct Signals(Arc<Shared>);
+pub(super) struct Signals(Arc<SharedSignals>);
 
-struct Shared {
+struct SharedSignals {
     /// Id of this process.
     id: Uuid,
     sender: broadcast::Sender<DeliverySignal>,
@@ -75,7 +75,7 @@ impl Signals {
     pub(super) fn new(id: Uuid) -> Self {
         let (sender, _) = broadcast::channel(SIGNALS_MAX);
         let ((peers, holders), connection) = (Default::default(), Mutex::new(Connected::new()));
-        Self(Arc::new(Shared { id, sender, peers, holders, start: Once::new(), connection }))
+        Self(Arc::new(SharedSignals { id, sender, peers, holders, start: Once::new(), connection }))
     }
 
     /// Returns a receiver of all signals from now on. The first call starts to subscribe. `visit`

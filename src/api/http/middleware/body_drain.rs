@@ -30,9 +30,9 @@ const BODY_TIMEOUT_PAUSES: u32 = 2;
 
 /// The body of a request, which may not have arrived yet. Clones are the same.
 #[derive(Clone)]
-pub(in crate::api::http) struct RequestBody(Arc<Mutex<State>>);
+pub(in crate::api::http) struct RequestBody(Arc<Mutex<DrainState>>);
 
-struct State {
+struct DrainState {
     source: Source,
     /// Maximum pause between two parts of the body.
     pause_max: Duration,
@@ -75,7 +75,7 @@ impl RequestBody {
         let is_sending = !request.headers().contains_key(EXPECT);
         let source = Source::Untimed(std::mem::take(request.body_mut()));
         let connection = request.extensions().get().cloned();
-        let state = State {
+        let state = DrainState {
             source,
             pause_max,
             is_sending,
@@ -124,7 +124,7 @@ impl RequestBody {
         self.state().share = Some(share);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DrainState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +139,7 @@ impl HttpBody for RequestBody {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let State { source, pause_max, last_arrival, share, connection, progress, .. } = &mut *self.state();
+        let DrainState { source, pause_max, last_arrival, share, connection, progress, .. } = &mut *self.state();
         let charged = |frame: Result<Frame<Bytes>, axum::Error>| {
             let bytes = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
             share.as_ref().map_or(Ok(()), |share| share.take(bytes)).map_err(axum::Error::new)?;

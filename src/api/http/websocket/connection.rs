@@ -68,7 +68,7 @@ const EXPIRED: u16 = 4003;
 type Socket = WebSocketStream<CountedStream>;
 
 /// A connection that is open.
-struct Connection {
+struct SocketConnection {
     id: Uuid,
     socket: Socket,
     session: Session,
@@ -121,7 +121,7 @@ pub(super) async fn serve(
     let stream = CountedStream::new(stream, share, is_known);
     let socket = with_buffers(stream, service.broker.limits(), is_known).await;
     let are_binary = Arc::new(AtomicBool::new(false));
-    let connection = Connection {
+    let connection = SocketConnection {
         id: Uuid::new_v4(),
         socket,
         session,
@@ -158,7 +158,7 @@ fn configuration(limits: &Limits, is_known: bool) -> WebSocketConfig {
         .max_frame_size(Some(bytes_max))
 }
 
-impl Connection {
+impl SocketConnection {
     async fn run(mut self) {
         let tick = {
             let settings = &self.service.settings;

@@ -13,9 +13,9 @@ const UNKNOWN_SHARE: usize = 4;
 
 /// The slots of the process. Clones share them.
 #[derive(Clone)]
-pub(in crate::api::http) struct Slots(Arc<Shared>);
+pub(in crate::api::http) struct Slots(Arc<SharedSlots>);
 
-struct Shared {
+struct SharedSlots {
     max: usize,
     taken: Mutex<Taken>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Slot {
 
 impl Slots {
     pub(in crate::api::http) fn new(max: usize) -> Self {
-        Self(Arc::new(Shared { max, taken: Mutex::default() }))
+        Self(Arc::new(SharedSlots { max, taken: Mutex::default() }))
     }
 
     /// Takes a slot, if necessary that of the unknown client that has had one for longest.

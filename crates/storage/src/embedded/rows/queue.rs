@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::embedded::engine::error::damaged;
 use crate::moved_messages::QueueEpoch;
-use crate::policy::Policy;
+use crate::policy::QueuePolicy;
 use crate::{Error, record};
 use sukkal_domain::{PoolName, Queue, Revision};
 
@@ -18,7 +18,7 @@ pub(crate) struct QueueRow {
     /// The number under which the contents of the queue are stored.
     pub(crate) number: u64,
     pub(crate) revision: Revision,
-    pub(crate) policy: Policy,
+    pub(crate) policy: QueuePolicy,
 }
 
 impl QueueRow {
@@ -59,7 +59,7 @@ impl QueueRow {
     pub(crate) fn decode_head(bytes: &[u8]) -> Option<Self> {
         let (number, rest) = bytes.split_first_chunk()?;
         let revision = Revision(u64::from_be_bytes(*rest.first_chunk()?));
-        Some(Self { number: u64::from_be_bytes(*number), revision, policy: Policy::default() })
+        Some(Self { number: u64::from_be_bytes(*number), revision, policy: QueuePolicy::default() })
     }
 
     /// Returns the row and the encoded metadata.
@@ -70,7 +70,10 @@ impl QueueRow {
             let (length, rest) = rest.split_first_chunk()?;
             let (policy, metadata) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
             let revision = Revision(u64::from_be_bytes(*revision));
-            Some((Self { number: u64::from_be_bytes(*number), revision, policy: Policy::decode(policy)? }, metadata))
+            Some((
+                Self { number: u64::from_be_bytes(*number), revision, policy: QueuePolicy::decode(policy)? },
+                metadata,
+            ))
         };
         row().ok_or_else(|| damaged("a queue"))
     }
@@ -96,9 +99,10 @@ mod tests {
     /// Earlier releases have stored a limit of 0, and then delivered no message.
     #[test]
     fn a_stored_limit_of_0_is_no_limit() {
-        let policy = |limit: u8| Policy::decode(&[&[0, 0, 0, 0, limit, 0, 0, 0, 0], &b"dead"[..]].concat()).unwrap();
+        let policy =
+            |limit: u8| QueuePolicy::decode(&[&[0, 0, 0, 0, limit, 0, 0, 0, 0], &b"dead"[..]].concat()).unwrap();
 
-        assert_eq!(policy(0), Policy::default());
+        assert_eq!(policy(0), QueuePolicy::default());
         assert_eq!(policy(1).dead_letters.map(|dead_letters| dead_letters.count_max), Some(1));
     }
 }

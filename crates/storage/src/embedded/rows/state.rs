@@ -6,7 +6,7 @@ use crate::Error;
 use crate::embedded::engine::error::damaged;
 use crate::embedded::rows::keys::Part;
 use crate::entry::SizeClass;
-use crate::policy::Policy;
+use crate::policy::QueuePolicy;
 
 /// Length without the sum of the sizes, which earlier releases do not have.
 const OLD_STATE_BYTES: usize = 141;
@@ -153,7 +153,7 @@ impl QueueState {
 
     /// Returns whether messages may have shards: the owner has made the queue fair, or messages
     /// from when it was fair are left.
-    pub(crate) fn is_fair(&self, policy: &Policy) -> bool {
+    pub(crate) fn is_fair(&self, policy: &QueuePolicy) -> bool {
         policy.sharding.is_some() || self.sharded > 0
     }
 

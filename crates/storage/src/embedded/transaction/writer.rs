@@ -247,7 +247,7 @@ struct WriterThread {
 }
 
 /// Why a batch failed.
-enum Failure {
+enum WriteFailure {
     /// Nothing was changed: the store cannot be written now.
     Store(Error),
     /// Nothing was changed, because one of the operations failed.
@@ -273,7 +273,7 @@ impl WriterThread {
 
     fn run_batch(&mut self, mut batch: Vec<Box<dyn Job>>) {
         let attempt = catch_unwind(AssertUnwindSafe(|| self.try_batch(&mut batch)));
-        match attempt.unwrap_or_else(|_| Err(Failure::Job(panicked()))) {
+        match attempt.unwrap_or_else(|_| Err(WriteFailure::Job(panicked()))) {
             Ok(done) => {
                 let mut again = Vec::new();
                 for (job, is_done) in batch.into_iter().zip(done) {
@@ -283,12 +283,12 @@ impl WriterThread {
                 // between two steps.
                 self.queue.lock().jobs.extend(again);
             }
-            Err(Failure::Job(_)) if batch.len() > 1 => {
+            Err(WriteFailure::Job(_)) if batch.len() > 1 => {
                 for job in batch {
                     self.run_batch(vec![job]);
                 }
             }
-            Err(Failure::Store(error) | Failure::Job(error) | Failure::Commit(error)) => {
+            Err(WriteFailure::Store(error) | WriteFailure::Job(error) | WriteFailure::Commit(error)) => {
                 for job in batch {
                     job.complete(Err(error.clone()));
                 }
@@ -297,12 +297,12 @@ impl WriterThread {
     }
 
     /// Runs a batch in one transaction. Returns for each operation whether it is complete.
-    fn try_batch(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<bool>, Failure> {
-        let (opened, mut transaction) = self.engine.begin().map_err(Failure::Store)?;
+    fn try_batch(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<bool>, WriteFailure> {
+        let (opened, mut transaction) = self.engine.begin().map_err(WriteFailure::Store)?;
         let is_synced_commit = self.fsync.interval().is_none_or(|interval| self.last_sync.elapsed() >= interval);
         let durability = if is_synced_commit { Durability::Immediate } else { Durability::None };
         transaction.set_quick_repair(is_synced_commit && opened.disk.length() > QUICK_REPAIR_BYTES);
-        transaction.set_durability(durability).map_err(|error| Failure::Store(failure(error)))?;
+        transaction.set_durability(durability).map_err(|error| WriteFailure::Store(failure(error)))?;
 
         let read_ahead = mem::take(&mut self.read_ahead);
         let run = || {
@@ -320,12 +320,12 @@ impl WriterThread {
             }
             Ok((done, change, processed, read_ahead))
         };
-        let (ran, change, processed, read_ahead) = match run().map_err(Failure::Job) {
+        let (ran, change, processed, read_ahead) = match run().map_err(WriteFailure::Job) {
             Ok((done, change, processed, read_ahead)) => (Ok(done), change, processed, read_ahead),
             Err(failure) => (Err(failure), None, Processed::default(), ReadAheadCache::default()),
         };
         // A transaction whose pages do not fit into the file must not be committed.
-        let ran = ran.and_then(|done| opened.disk.write_back().map(|()| done).map_err(Failure::Store));
+        let ran = ran.and_then(|done| opened.disk.write_back().map(|()| done).map_err(WriteFailure::Store));
         let has_changed = change.is_some();
         let Some(notifications) = change.filter(|_| ran.is_ok()) else {
             if !has_changed {
@@ -337,7 +337,7 @@ impl WriterThread {
             opened.disk.discard_overflow();
             return ran;
         };
-        transaction.commit().map_err(|error| Failure::Commit(error.into()))?;
+        transaction.commit().map_err(|error| WriteFailure::Commit(error.into()))?;
         self.processed.add(processed);
         self.read_ahead = read_ahead;
         self.is_synced = is_synced_commit;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::failure::{error_from_failure, is_permanent, no_server_known};
-use super::receipt_connection::Failure;
+use super::receipt_connection::ReceiptFailure;
 use super::receipts::Receipt;
 use super::{Connection, PAUSE_BETWEEN_ATTEMPTS, RETRY_TIMEOUT};
 use crate::Error;
@@ -37,9 +37,9 @@ impl Connection {
         let server = self.servers.of_slot(slot).ok_or_else(|| self.unavailable(CHECK, slot, "no server has it"))?;
         match server.receipts.check(queue.project(), level, Instant::now() + RETRY_TIMEOUT).await {
             Ok(()) => Ok(()),
-            Err(Failure::Unsupported(reason)) => Err(Error::Unsupported(reason.to_owned())),
-            Err(Failure::TooFewReplicas(connected)) => Err(Error::TooFewReplicas { level, connected }),
-            Err(Failure::NotRun(error) | Failure::Unknown(error)) => {
+            Err(ReceiptFailure::Unsupported(reason)) => Err(Error::Unsupported(reason.to_owned())),
+            Err(ReceiptFailure::TooFewReplicas(connected)) => Err(Error::TooFewReplicas { level, connected }),
+            Err(ReceiptFailure::NotRun(error) | ReceiptFailure::Unknown(error)) => {
                 Err(self.unavailable(CHECK, slot, &error.to_string()))
             }
         }
@@ -76,20 +76,20 @@ impl Connection {
                         server.receipts.attempt(project, (library, function), keys, args, &mark, (level, deadline));
                     Box::pin(attempt).await
                 }
-                None => Err(Failure::NotRun(no_server_known())),
+                None => Err(ReceiptFailure::NotRun(no_server_known())),
             };
             let error = match attempt {
                 Ok((value, reached)) => {
                     return Ok(Receipt { reply: Reply::new(value, false), durability: reached.map_err(not_durable) });
                 }
-                Err(Failure::Unsupported(reason)) if may_have_run => return Err(not_durable(reason.to_owned())),
-                Err(Failure::Unsupported(reason)) => return Err(Error::Unsupported(reason.to_owned())),
-                Err(Failure::TooFewReplicas(connected)) => {
+                Err(ReceiptFailure::Unsupported(reason)) if may_have_run => return Err(not_durable(reason.to_owned())),
+                Err(ReceiptFailure::Unsupported(reason)) => return Err(Error::Unsupported(reason.to_owned())),
+                Err(ReceiptFailure::TooFewReplicas(connected)) => {
                     let error = Error::TooFewReplicas { level, connected };
                     return Err(if may_have_run { not_durable(error.to_string()) } else { error });
                 }
-                Err(Failure::NotRun(error)) => error,
-                Err(Failure::Unknown(error)) => {
+                Err(ReceiptFailure::NotRun(error)) => error,
+                Err(ReceiptFailure::Unknown(error)) => {
                     may_have_run = true;
                     error
                 }

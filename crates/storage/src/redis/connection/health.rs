@@ -22,14 +22,14 @@ pub(super) struct Health {
     /// The connections to the server.
     clients: Vec<Client>,
     is_logged: bool,
-    state: Mutex<State>,
+    state: Mutex<HealthState>,
 }
 
 /// Minimum time between two log lines with different reasons.
 const PAUSE_BETWEEN_LOG_LINES: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
-struct State {
+struct HealthState {
     availability: Availability,
     /// Whether the server has ever replied. Then its address is right, and an error needs no hint
     /// about it.
@@ -40,7 +40,7 @@ struct State {
     full_disk: Option<String>,
 }
 
-impl State {
+impl HealthState {
     fn is_new(&self, reason: &str) -> bool {
         self.last_logged.as_ref().is_none_or(|(last_logged, _)| last_logged != reason)
     }
@@ -155,7 +155,7 @@ impl Health {
         self.state().full_disk.is_some()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HealthState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

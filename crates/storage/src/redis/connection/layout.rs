@@ -30,11 +30,11 @@ pub(super) const KEY_OF_LAYOUT_1: &str = "sukkal:projects";
 #[derive(Clone)]
 pub(super) struct Layout {
     expected: Arc<str>,
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<LayoutState>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum LayoutState {
     /// The version could not be read or written yet, for this reason.
     Unknown(String),
     /// The layout is the expected one.
@@ -58,7 +58,7 @@ pub(in crate::redis) fn migrating_layout(id: Uuid) -> String {
 
 impl Layout {
     pub(super) fn expecting(layout: &str) -> Self {
-        let state = State::Unknown("the store has not answered yet".to_owned());
+        let state = LayoutState::Unknown("the store has not answered yet".to_owned());
         Self { expected: layout.into(), state: Arc::new(watch::Sender::new(state)) }
     }
 
@@ -75,9 +75,9 @@ impl Layout {
     /// Records the version of the store; `None` for a store that is not empty and has no version.
     pub(super) fn set_version(&self, version: Option<&str>) {
         let state = if version == Some(&*self.expected) {
-            State::Supported
+            LayoutState::Supported
         } else {
-            State::Unsupported(unsupported_message(&self.expected, version))
+            LayoutState::Unsupported(unsupported_message(&self.expected, version))
         };
         self.state.send_replace(state);
     }
@@ -85,7 +85,7 @@ impl Layout {
     /// Records why the version cannot be read or written. Returns whether the reason is new.
     pub(super) fn set_unknown(&self, reason: &str) -> bool {
         self.state.send_if_modified(|state| match state {
-            State::Unknown(known) if known != reason => {
+            LayoutState::Unknown(known) if known != reason => {
                 reason.clone_into(known);
                 true
             }
@@ -94,7 +94,7 @@ impl Layout {
     }
 
     pub(super) fn is_supported(&self) -> bool {
-        *self.state.borrow() == State::Supported
+        *self.state.borrow() == LayoutState::Supported
     }
 
     /// Waits up to `wait_max` until the store is known to have the supported layout.
@@ -102,12 +102,12 @@ impl Layout {
     /// Returns [`Error::Unavailable`] if the layout is another one or still unknown.
     pub(super) async fn wait_until_supported(&self, wait_max: Duration) -> Result<(), Error> {
         let mut receiver = self.state.subscribe();
-        let known = receiver.wait_for(|state| !matches!(state, State::Unknown(_)));
+        let known = receiver.wait_for(|state| !matches!(state, LayoutState::Unknown(_)));
         let _known_or_not = timeout(wait_max, known).await.is_ok();
         let state = self.state.borrow().clone();
         match state {
-            State::Supported => Ok(()),
-            State::Unsupported(reason) | State::Unknown(reason) => Err(Error::Unavailable(reason)),
+            LayoutState::Supported => Ok(()),
+            LayoutState::Unsupported(reason) | LayoutState::Unknown(reason) => Err(Error::Unavailable(reason)),
         }
     }
 
@@ -115,7 +115,7 @@ impl Layout {
     pub(super) async fn unsupported(&self) -> String {
         let mut receiver = self.state.subscribe();
         loop {
-            if let State::Unsupported(reason) = &*receiver.borrow_and_update() {
+            if let LayoutState::Unsupported(reason) = &*receiver.borrow_and_update() {
                 return reason.clone();
             }
             if receiver.changed().await.is_err() {

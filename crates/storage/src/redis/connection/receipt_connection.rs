@@ -37,7 +37,7 @@ const NO_FSYNC: &str = "This store cannot confirm \"Durability: fsync\": Redis n
                         and appendfsync always or, since Redis 7.2, everysec. \"Durability: replicas=N\" is possible.";
 
 /// Why an attempt has no result.
-pub(super) enum Failure {
+pub(super) enum ReceiptFailure {
     /// The server cannot confirm this level. The script has not run.
     Unsupported(&'static str),
     /// The server has only this number of replicas. The script has not run.
@@ -49,7 +49,7 @@ pub(super) enum Failure {
 }
 
 /// The reply of a script, and the reason if the level was not reached in time.
-pub(super) type Attempt = Result<(Value, Result<(), String>), Failure>;
+pub(super) type Attempt = Result<(Value, Result<(), String>), ReceiptFailure>;
 
 /// A connection that ends with its first failure.
 pub(super) struct ReceiptConnection {
@@ -110,15 +110,15 @@ impl ReceiptConnection {
 
     /// Succeeds if the server had enough replicas for the level when it was last asked, or has them
     /// now. A replica that does not reply counts until the server gives up on it.
-    pub(super) async fn require_replicas(&self, level: Durability) -> Result<(), Failure> {
+    pub(super) async fn require_replicas(&self, level: Durability) -> Result<(), ReceiptFailure> {
         let wanted = u64::from(level.replicas());
         if self.replicas.load(Ordering::Relaxed) >= wanted {
             return Ok(());
         }
-        let [info] = send(&self.client, [info()], Instant::now()).await.map_err(Failure::NotRun)?;
-        let connected = info.and_then(|info| replicas_of_master(&info)).map_err(Failure::NotRun)?;
+        let [info] = send(&self.client, [info()], Instant::now()).await.map_err(ReceiptFailure::NotRun)?;
+        let connected = info.and_then(|info| replicas_of_master(&info)).map_err(ReceiptFailure::NotRun)?;
         self.replicas.store(connected, Ordering::Relaxed);
-        if connected < wanted { Err(Failure::TooFewReplicas(connected)) } else { Ok(()) }
+        if connected < wanted { Err(ReceiptFailure::TooFewReplicas(connected)) } else { Ok(()) }
     }
 
     /// Runs the script and waits until its effects have reached the level.
@@ -130,7 +130,7 @@ impl ReceiptConnection {
         mark: &str,
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
-        let fsync = self.fsync_proof(level).map_err(Failure::Unsupported)?;
+        let fsync = self.fsync_proof(level).map_err(ReceiptFailure::Unsupported)?;
         self.require_replicas(level).await?;
         let wait_ms = deadline.saturating_duration_since(Instant::now()).as_millis().max(1).to_string();
         let key_count = keys.len().to_string();
@@ -149,16 +149,17 @@ impl ReceiptConnection {
         let mark = command("SET", [mark, "", "PX", MARK_LIFETIME_MS]);
         let commands = [info(), eval, mark, wait, fsync_command, info()];
         let [before, result, marked, waited, synced, after] =
-            send(&self.client, commands, deadline).await.map_err(Failure::Unknown)?;
-        let result = result
-            .map_err(|error| if is_redis_reply(&error) { Failure::NotRun(error) } else { Failure::Unknown(error) })?;
-        let (before, after) = (before.map_err(Failure::Unknown)?, after.map_err(Failure::Unknown)?);
+            send(&self.client, commands, deadline).await.map_err(ReceiptFailure::Unknown)?;
+        let result = result.map_err(|error| {
+            if is_redis_reply(&error) { ReceiptFailure::NotRun(error) } else { ReceiptFailure::Unknown(error) }
+        })?;
+        let (before, after) = (before.map_err(ReceiptFailure::Unknown)?, after.map_err(ReceiptFailure::Unknown)?);
         let history_before = history(&before);
         if history_before.is_none() || history_before != history(&after) {
             let message = "the server was not a master throughout";
-            return Err(Failure::Unknown(FredError::new(ErrorKind::Routing, message)));
+            return Err(ReceiptFailure::Unknown(FredError::new(ErrorKind::Routing, message)));
         }
-        self.replicas.store(replicas_of_master(&after).map_err(Failure::Unknown)?, Ordering::Relaxed);
+        self.replicas.store(replicas_of_master(&after).map_err(ReceiptFailure::Unknown)?, Ordering::Relaxed);
         let has_replicas = match level.replicas() {
             0 => Ok(()),
             count => has_received(&waited, count),

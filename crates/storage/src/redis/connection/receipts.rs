@@ -10,7 +10,7 @@ use fred::types::config::Config;
 use tokio::time::{Instant, timeout_at};
 
 use super::functions::{is_missing, is_refused};
-use super::receipt_connection::{Attempt, Failure, ReceiptConnection, elapsed};
+use super::receipt_connection::{Attempt, ReceiptConnection, ReceiptFailure, elapsed};
 use crate::redis::library::Library;
 use crate::redis::reply::Reply;
 use crate::{Admission, Error, Permit};
@@ -59,10 +59,10 @@ impl Receipts {
         mark: &str,
         (level, deadline): (Durability, Instant),
     ) -> Attempt {
-        let (_permit, connection) = self.take(project, level, deadline).await.map_err(Failure::NotRun)?;
+        let (_permit, connection) = self.take(project, level, deadline).await.map_err(ReceiptFailure::NotRun)?;
         let run = async |call, args: &[Bytes]| connection.run(call, keys, args, mark, (level, deadline)).await;
         let mut attempt = run(("FCALL", function), args).await;
-        let has_not_run = |attempt: &Attempt, why: fn(&FredError) -> bool| matches!(attempt, Err(Failure::NotRun(error)) if why(error));
+        let has_not_run = |attempt: &Attempt, why: fn(&FredError) -> bool| matches!(attempt, Err(ReceiptFailure::NotRun(error)) if why(error));
         if has_not_run(&attempt, |error| is_missing(error) || is_refused(error)) {
             let args = [args, &[Bytes::copy_from_slice(function.as_bytes())]].concat();
             attempt = run(("EVALSHA", &library.script_sha), &args).await;
@@ -71,7 +71,7 @@ impl Receipts {
             }
         }
         // After any other failure, a new connection finds out again what the server can confirm.
-        if matches!(attempt, Ok((_, Ok(()))) | Err(Failure::TooFewReplicas(_))) {
+        if matches!(attempt, Ok((_, Ok(()))) | Err(ReceiptFailure::TooFewReplicas(_))) {
             self.free().push(connection);
         }
         attempt
@@ -85,11 +85,16 @@ impl Receipts {
     }
 
     /// Succeeds if the server can confirm the level, and has enough replicas for it.
-    pub(super) async fn check(&self, project: &ProjectId, level: Durability, deadline: Instant) -> Result<(), Failure> {
-        let (_permit, connection) = self.take(project, level, deadline).await.map_err(Failure::NotRun)?;
-        connection.fsync_proof(level).map_err(Failure::Unsupported)?;
+    pub(super) async fn check(
+        &self,
+        project: &ProjectId,
+        level: Durability,
+        deadline: Instant,
+    ) -> Result<(), ReceiptFailure> {
+        let (_permit, connection) = self.take(project, level, deadline).await.map_err(ReceiptFailure::NotRun)?;
+        connection.fsync_proof(level).map_err(ReceiptFailure::Unsupported)?;
         let checked = connection.require_replicas(level).await;
-        if matches!(checked, Ok(()) | Err(Failure::TooFewReplicas(_))) {
+        if matches!(checked, Ok(()) | Err(ReceiptFailure::TooFewReplicas(_))) {
             self.free().push(connection);
         }
         checked

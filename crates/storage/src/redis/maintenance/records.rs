@@ -8,7 +8,7 @@ use crate::delivery_record::{check_attempt, check_retry, decode_progress};
 use crate::entry::IN_FLIGHT_BYTES;
 use crate::key::id_of;
 use crate::moved_messages::OutgoingMessage;
-use crate::policy::Policy;
+use crate::policy::QueuePolicy;
 use crate::redis::RedisStore;
 use crate::redis::keys::{self, QueueKeys};
 use crate::redis::reply;
@@ -69,7 +69,7 @@ impl RedisStore {
         let mut stored = self.connection.command("HMGET", &key, &["v", "m", "p"]).await?;
         let Some(revision) = stored.text_or_nil()? else { return Ok(()) };
         let [metadata, policy] = [(); 2].map(|()| stored.bytes_or_nil().unwrap_or_default());
-        let (error, what, unreadable, repaired) = match (record::metadata(&metadata), Policy::decode(&policy)) {
+        let (error, what, unreadable, repaired) = match (record::metadata(&metadata), QueuePolicy::decode(&policy)) {
             (Ok(_), Some(_)) => return Ok(()),
             (Ok(read), None) => (Error::Corrupt("cannot decode the policy".to_owned()), "policy", policy, read),
             (Err(error), _) => (error, "metadata", metadata, Metadata::default()),

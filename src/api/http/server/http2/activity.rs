@@ -15,10 +15,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Activity {
     pub(super) connection: Arc<Connection>,
     idle_timeout: Duration,
-    state: Mutex<State>,
+    state: Mutex<ActivityState>,
 }
 
-struct State {
+struct ActivityState {
     requests: usize,
     /// When the last request ended, or the connection began.
     idle_since: Instant,
@@ -33,11 +33,11 @@ pub(super) struct InProgress {
 
 impl Activity {
     pub(super) fn new(connection: Arc<Connection>, idle_timeout: Duration) -> Self {
-        let state = State { requests: 0, idle_since: Instant::now(), is_closing: false };
+        let state = ActivityState { requests: 0, idle_since: Instant::now(), is_closing: false };
         Self { connection, idle_timeout, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ActivityState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,7 +73,7 @@ impl Activity {
         state.requests == 0 && state.idle_since.elapsed() >= self.idle_max(&state)
     }
 
-    fn idle_max(&self, state: &State) -> Duration {
+    fn idle_max(&self, state: &ActivityState) -> Duration {
         if state.is_closing { CLOSE_TIMEOUT } else { self.idle_timeout }
     }
 }

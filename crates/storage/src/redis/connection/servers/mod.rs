@@ -38,9 +38,9 @@ const LOOKUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All servers of a store. Clones share them.
 #[derive(Clone)]
-pub(in crate::redis) struct Servers(Arc<Shared>);
+pub(in crate::redis) struct Servers(Arc<SharedServers>);
 
-struct Shared {
+struct SharedServers {
     config: Config,
     map: RwLock<SlotMap>,
     changes: watch::Sender<()>,
@@ -88,7 +88,7 @@ impl Servers {
     /// Starts to connect, and does not wait for a store that is not reachable yet. Sentinels get
     /// these credentials.
     pub(in crate::redis) fn open(config: Config, for_sentinels: &Credentials) -> Self {
-        let this = Self(Arc::new(Shared {
+        let this = Self(Arc::new(SharedServers {
             config,
             map: RwLock::default(),
             changes: watch::Sender::new(()),

@@ -35,11 +35,11 @@ struct Group {
     /// The name of the master in the configuration of the Sentinels.
     name: String,
     sentinels: usize,
-    state: Mutex<State>,
+    state: Mutex<SentinelState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SentinelState {
     master: Option<Master>,
     /// Why a Sentinel cannot be used, by its address.
     failures: BTreeMap<String, String>,
