@@ -506,7 +506,9 @@ mod tests {
         let warnings = load(file, &[(variable, "")], None).unwrap().warnings;
 
         let expected = format!("the environment variable {variable} is empty and overrides auth.strategies (in ");
-        assert!(warnings[0].starts_with(&expected), "{warnings:?}");
+        let preset = "policy.preset \"roles\" has no effect";
+        assert!(warnings.len() == 2 && warnings[0].starts_with(&expected), "{warnings:?}");
+        assert!(warnings[1].starts_with(preset), "{warnings:?}");
         assert_eq!(load(file, &[(variable, "tokens")], None).unwrap().warnings, [""; 0]);
         assert_eq!(load("", &[(variable, "")], None).unwrap().warnings, [""; 0]);
     }

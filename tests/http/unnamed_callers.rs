@@ -153,6 +153,9 @@ async fn a_misspelled_header_gets_a_warning_if_a_default_takes_its_place() {
         let expected = format!("unknown header \"{name}\" has no effect; did you mean \"{meant}\"?");
         assert_eq!(warnings_of(request(&name), 200).await, [expected]);
     }
+    let long = format!("X{}Project-ID", "-".repeat(1_000));
+    let [warning] = &warnings_of(request(&long), 200).await[..] else { panic!("one warning") };
+    assert!(warning.len() < 200 && warning.contains("did you mean \"X-Project-ID\"?"), "{warning}");
     for name in ["X-Project-ID", "Client-IP"] {
         assert_eq!(warnings_of(request(name), 200).await, [""; 0], "{name}");
     }

@@ -489,7 +489,7 @@ pub(crate) fn other_word(name: &str, known: &[&'static str]) -> Option<&'static 
 }
 
 /// Returns the letters of a name in lower case, which other spellings of it have too.
-pub(crate) fn letters(name: &str) -> impl Iterator<Item = char> {
+pub fn letters(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|char| !matches!(char, '_' | '-' | ' ')).map(|char| char.to_ascii_lowercase())
 }
 

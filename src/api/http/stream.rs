@@ -77,10 +77,11 @@ pub(super) fn respond(
 }
 
 /// Adds the warnings in the headers of a stream to it, as comments, because browsers do not show
-/// the headers. Returns any other response as it is.
+/// the headers. Returns other responses as they are.
 pub(super) fn with_warnings(response: Response) -> Response {
     let headers = response.headers();
-    if headers.get(CONTENT_TYPE).is_none_or(|media_type| media_type != EVENT_STREAM) {
+    let is_stream = headers.get(CONTENT_TYPE).is_some_and(|media_type| media_type == EVENT_STREAM);
+    if !headers.contains_key(WARNING) || !is_stream {
         return response;
     }
     let texts = headers.get_all(WARNING).iter().filter_map(|warning| warning.to_str().ok());

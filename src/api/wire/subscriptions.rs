@@ -134,7 +134,7 @@ fn delivery_document(status: &SubscriptionStatus) -> Value {
 #[must_use]
 pub fn subscribed_document(subscribed: &Subscribed) -> Option<Value> {
     match subscribed {
-        Subscribed::Created(id, key, _) => {
+        Subscribed::Created { id, key, .. } => {
             let mut document = json!({ "subscription_id": id.to_string(), "secret": key.secret() });
             if let Some(public_key) = key.public_key() {
                 document["public_key"] = public_key.into();

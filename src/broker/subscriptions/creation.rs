@@ -29,9 +29,15 @@ pub struct SubscriptionRequest {
 /// The outcome of a request for a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subscribed {
-    /// The subscription is new. Its key is shown only now. The last says whether it has to be
-    /// confirmed.
-    Created(SubscriptionId, SigningKey, bool),
+    /// The subscription is new.
+    Created {
+        /// The id of the subscription.
+        id: SubscriptionId,
+        /// Its key, which is shown only now.
+        key: SigningKey,
+        /// Whether the subscriber has to confirm the subscription first.
+        awaits_confirmation: bool,
+    },
     /// The subscription existed, and the subscriber has not confirmed it.
     Unconfirmed {
         /// The id of the subscription.
@@ -50,9 +56,9 @@ impl Subscribed {
     #[must_use]
     pub fn warnings(&self, has_since: bool) -> Vec<Warning> {
         match self {
-            Self::Created(.., true) if has_since => vec![Warning::SinceIgnored],
+            Self::Created { awaits_confirmation: true, .. } if has_since => vec![Warning::SinceIgnored],
             Self::Unconfirmed { differs: true, .. } => vec![Warning::SubscriptionUnchanged],
-            Self::Created(..) | Self::Unconfirmed { .. } | Self::Confirmed => Vec::new(),
+            Self::Created { .. } | Self::Unconfirmed { .. } | Self::Confirmed => Vec::new(),
         }
     }
 }
@@ -107,7 +113,7 @@ impl Broker {
                 Err(error) => Err(error.into()),
             };
             if let Some(trust) = trust
-                && !matches!(outcome, Ok(Subscribed::Created(..)))
+                && !matches!(outcome, Ok(Subscribed::Created { .. }))
             {
                 this.delete_trust(trust);
             }
@@ -131,9 +137,9 @@ impl Broker {
                 SubscriptionCreation::Created => {
                     self.subscriptions_changed(queue.project());
                     self.request_confirmation(queue, new.id, &new.settings, new.ttl_s, ConfirmationKind::Subscription);
+                    let awaits_confirmation = self.requires_confirmation(&new.settings.subscriber);
                     let key = new.settings.keys.into_iter().next().expect("a new subscription has a key");
-                    let awaits = self.requires_confirmation(&new.settings.subscriber);
-                    return Ok(Subscribed::Created(new.id, key, awaits));
+                    return Ok(Subscribed::Created { id: new.id, key, awaits_confirmation });
                 }
                 SubscriptionCreation::Exists(existing) if existing.settings.confirmed => {
                     return Ok(Subscribed::Confirmed);
@@ -211,7 +217,7 @@ mod tests {
 
     async fn new_subscription(broker: &Broker) -> SubscriptionId {
         match subscribe(broker).await {
-            Subscribed::Created(id, ..) => id,
+            Subscribed::Created { id, .. } => id,
             other => panic!("{other:?}"),
         }
     }

@@ -3,6 +3,7 @@
 use super::change::{Changed, add_request, check_confirmed};
 use super::lookup::check_since;
 use crate::auth::Caller;
+use crate::broker::access::Access;
 use crate::broker::messages::Since;
 use crate::broker::{Action, Broker, Error};
 use sukkal_domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus, Warning, WithWarnings};
@@ -64,13 +65,20 @@ impl Broker {
             Ok(Changed::settings(settings))
         };
         let value = self.change_subscription(&access, queue.clone(), id, change).await?;
-        let mut found = 0;
-        for few in ids.chunks(COUNTED_AT_ONCE) {
-            found += access.admit().await?.get_messages(&queue, few, false).await?.len();
-        }
-        let missing = (found < ids.len()).then(|| Warning::MissingMessages(ids.len() - found));
-        Ok(WithWarnings { value, warnings: missing.into_iter().collect() })
+        // The redelivery has begun, so a failure here is none of the request.
+        let missing = count_missing(&access, &queue, &ids).await.unwrap_or(0);
+        let warning = (missing > 0).then_some(Warning::MissingMessages(missing));
+        Ok(WithWarnings { value, warnings: warning.into_iter().collect() })
     }
+}
+
+/// Returns how many of the messages do not exist.
+async fn count_missing(access: &Access, queue: &QueueId, ids: &[MessageId]) -> Result<usize, Error> {
+    let mut missing = ids.len();
+    for few in ids.chunks(COUNTED_AT_ONCE) {
+        missing -= access.admit().await?.get_messages(queue, few, false).await?.len();
+    }
+    Ok(missing)
 }
 
 /// Returns the ids in the order of the feed, each once.

@@ -20,7 +20,7 @@ pub enum Command {
     ///
     /// Quotas that are not named have the limits of the configuration, and the output names those
     /// whose limits were removed. The service must run with `admin_mode`. The command sends the
-    /// role `admin` in X-Roles, like `rm`, unless the credentials have a token.
+    /// role `admin` in X-Roles, like `rm`.
     Set {
         /// Limits, such as `queues=1000`; 0 is no limit
         #[arg(required = true, value_name = "QUOTA=LIMIT", value_parser = key_and_value)]

@@ -72,17 +72,15 @@ pub(super) async fn run(
     new_token: fn() -> Zeroizing<String>,
     output: &mut Output,
 ) -> Result<(), Error> {
-    if let Command::Generate = command {
-        let token = new_token();
-        return output.done(&token, &json!({ "token": *token }));
-    }
-    let service = &service().await?;
     match command {
-        Command::Create(new) => create(new, service, output).await,
-        Command::Ls { limit } => ls(*limit, service, output).await,
-        Command::Show { id } => show(id, service, output).await,
-        Command::Rm { ids } => rm(ids, service, output).await,
-        Command::Generate => Ok(()),
+        Command::Create(new) => create(new, &service().await?, output).await,
+        Command::Ls { limit } => ls(*limit, &service().await?, output).await,
+        Command::Show { id } => show(id, &service().await?, output).await,
+        Command::Rm { ids } => rm(ids, &service().await?, output).await,
+        Command::Generate => {
+            let token = new_token();
+            output.done(&token, &json!({ "token": *token }))
+        }
     }
 }
 

@@ -121,7 +121,7 @@ impl PooledStore {
                 }
                 None => match self.choose_pool(queue, metadata, of_post.or(metadata.durability())).await? {
                     Some(pool) if self.pool(&pool)?.refused_until.is_in_future() && refusal.is_some() => break,
-                    Some(pool) => match self.place_in(queue, pool).await? {
+                    Some(pool) => match self.locate_in(queue, pool).await? {
                         Some(location) => location,
                         None => continue,
                     },
@@ -161,7 +161,7 @@ impl PooledStore {
     ///
     /// A pool is retired before the catalogue is searched for its queues. So if it was not retired
     /// after the queue was located, it is not removed while it has the queue.
-    async fn place_in(&self, queue: &QueueId, pool: PoolName) -> Result<Option<Location>, Error> {
+    async fn locate_in(&self, queue: &QueueId, pool: PoolName) -> Result<Option<Location>, Error> {
         let location = self.0.management.locate_queue(queue, &pool).await?;
         self.confirm_pool(&location).await?;
         if location.pool.as_ref() != Some(&pool) || self.accepts_queues(Some(&pool)) {

@@ -13,7 +13,7 @@ use crate::api::http::service::Settings;
 use crate::api::wire::query::{self, Ambiguous};
 use crate::auth::{Client, Identity};
 use crate::authentication::{Peer, Sender};
-use sukkal_domain::warning::NameKind;
+use sukkal_domain::warning::{NameKind, letters, shown};
 use sukkal_domain::{ClientId, ProjectId, Warning};
 
 /// Identifies a request that must take effect only once
@@ -83,11 +83,11 @@ pub(super) fn caller(
 /// Returns a warning if `X-Project-ID`, `X-Tenant-Id` or the query names another project. An empty
 /// one names none, and the command line names its default in `X-Tenant`.
 fn other_project(headers: &HeaderMap, query: Option<&str>, project: &ProjectId) -> Option<Warning> {
-    let is_other = |name| {
+    let names_other = |name| {
         headers.get(name).is_some_and(|named| !named.is_empty() && named.as_bytes() != project.as_str().as_bytes())
     };
     let mut names = PROJECT_ID.iter().zip(PROJECT_ID_SPELLING).take(2);
-    let in_headers = names.find(|(name, _)| is_other(*name)).map(|(_, spelling)| spelling);
+    let in_headers = names.find(|(name, _)| names_other(*name)).map(|(_, spelling)| spelling);
     let in_query = parameter(query, PROJECT_PARAMETER, || Error::ProjectParameter).ok().flatten();
     let is_other = in_query.is_some_and(|named| named != project.as_str());
     in_headers.or(is_other.then_some(PROJECT_PARAMETER)).map(|named| Warning::ProjectIgnored { named })
@@ -127,14 +127,11 @@ fn misspelled(headers: &HeaderMap) -> Vec<Warning> {
     let has_project = PROJECT_ID.iter().any(|name| headers.contains_key(name));
     let missing = [(has_project, "X-Project-ID"), (headers.contains_key(&CLIENT_ID), "Client-ID")];
     let missing = missing.into_iter().filter(|(is_there, _)| !is_there);
-    let letters = |name: &str| -> String {
-        let name = name.to_ascii_lowercase().replace(['-', '_'], "");
-        name.strip_prefix('x').unwrap_or(&name).to_owned()
-    };
+    let word = |name: &str| letters(name).skip_while(|letter| *letter == 'x').collect::<String>();
     let is_meant = |name: &str, meant: &str| name == meant || meant == "projectid" && name == "project";
     let misspelling = |(_, meant): (bool, &'static str)| {
-        let other = headers.keys().find(|name| is_meant(&letters(name.as_str()), &letters(meant)))?;
-        Some(Warning::Unknown { what: NameKind::Header, name: other.to_string(), nearest: Some(meant) })
+        let other = headers.keys().find(|name| is_meant(&word(name.as_str()), &word(meant)))?;
+        Some(Warning::Unknown { what: NameKind::Header, name: shown(other.as_str()), nearest: Some(meant) })
     };
     missing.filter_map(misspelling).collect()
 }

@@ -80,7 +80,7 @@ impl PooledStore {
             }
             let label = Epoch(location.epoch.0 + 1);
             let begun = Location { pool: location.pool.clone(), epoch: label };
-            if self.give_place(queue, &location, &begun).await? {
+            if self.give_location(queue, &location, &begun).await? {
                 return Move { pooled: self, queue, begun, source, target }.run().await;
             }
         }
@@ -89,7 +89,7 @@ impl PooledStore {
 
     /// Replaces the location of a queue in the catalogue by exactly this one, if it still is the
     /// known one. Returns whether the queue has the new location then.
-    async fn give_place(&self, queue: &QueueId, known: &Location, location: &Location) -> Result<bool, Error> {
+    async fn give_location(&self, queue: &QueueId, known: &Location, location: &Location) -> Result<bool, Error> {
         let now = self.0.management.replace_location(queue, known, location.pool.as_ref(), location.epoch).await?;
         Ok(now.as_ref() == Some(location))
     }
@@ -123,7 +123,7 @@ impl Move<'_> {
         }
         let located = Location { pool: Some(target.config.name.clone()), epoch: Epoch(label.0 + 1) };
         // If the outcome is not known, the next operation on the queue finds it out.
-        if !pooled.give_place(queue, begun, &located).await? {
+        if !pooled.give_location(queue, begun, &located).await? {
             target.redis.discard_move(queue, label).await?;
             return Err(Error::Unavailable(format!("queue {queue} was deleted or moved elsewhere meanwhile")));
         }
@@ -162,7 +162,7 @@ impl Move<'_> {
         let Self { pooled, queue, begun, source, target } = self;
         let undone = Location { pool: begun.pool.clone(), epoch: Epoch(begun.epoch.0 + 1) };
         let outcome = async {
-            if pooled.give_place(queue, begun, &undone).await? {
+            if pooled.give_location(queue, begun, &undone).await? {
                 source.end_move(queue, undone.epoch).await?;
                 pooled.announce(queue).await;
             }

@@ -10,7 +10,7 @@ const STEPS_MAX: usize = 4;
 
 /// What was found out about a move, as far as it concerns one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum Resolved {
     /// The store does not have the queue, and has no part in a move of it.
     Absent,
     /// The store has the queue, which does not move.
@@ -23,11 +23,11 @@ pub(super) enum Settled {
 
 impl PooledStore {
     /// Does the next step to end the move of a queue, as far as it concerns the store of this pool.
-    pub(super) async fn resolve_step(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<Settled, Error> {
-        let Some(store) = self.redis_at(pool)? else { return Ok(Settled::Absent) };
+    pub(super) async fn resolve_step(&self, queue: &QueueId, pool: Option<&PoolName>) -> Result<Resolved, Error> {
+        let Some(store) = self.redis_at(pool)? else { return Ok(Resolved::Absent) };
         let (label, is_complete, has_expired) = match store.move_state(queue).await? {
-            MoveState::Absent => return Ok(Settled::Absent),
-            MoveState::Exists => return Ok(Settled::Exists),
+            MoveState::Absent => return Ok(Resolved::Absent),
+            MoveState::Exists => return Ok(Resolved::Exists),
             MoveState::Moves { label, is_complete, has_expired } => (label, is_complete, has_expired),
         };
         // The location is read after the label: epochs only grow.
@@ -40,14 +40,14 @@ impl PooledStore {
             }
             Some(location) if location.epoch <= label => {
                 if !has_expired {
-                    return Ok(Settled::Running);
+                    return Ok(Resolved::Running);
                 }
                 let undone = Location { pool: location.pool.clone(), epoch: next };
-                self.give_place(queue, &location, &undone).await?;
+                self.give_location(queue, &location, &undone).await?;
             }
             Some(_) | None => store.discard_move(queue, label).await?,
         }
-        Ok(Settled::Changed)
+        Ok(Resolved::Changed)
     }
 
     /// Ends the moves of a queue whose processes have died, and removes what moves have left in all
@@ -56,7 +56,7 @@ impl PooledStore {
         let pools = self.0.pools.all();
         for pool in [None].into_iter().chain(pools.keys().map(Some)) {
             for _ in 0..STEPS_MAX {
-                if self.resolve_step(queue, pool).await? != Settled::Changed {
+                if self.resolve_step(queue, pool).await? != Resolved::Changed {
                     break;
                 }
             }

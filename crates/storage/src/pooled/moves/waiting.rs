@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::resolve::Settled;
+use super::resolve::Resolved;
 use crate::Error;
 use crate::pooled::PooledStore;
 use sukkal_domain::{PoolName, QueueId};
@@ -30,9 +30,9 @@ impl PooledStore {
         deadline: Instant,
     ) -> Result<bool, Error> {
         match self.resolve_step(queue, pool).await? {
-            Settled::Absent => Ok(false),
-            Settled::Exists | Settled::Changed => Ok(true),
-            Settled::Running => {
+            Resolved::Absent => Ok(false),
+            Resolved::Exists | Resolved::Changed => Ok(true),
+            Resolved::Running => {
                 // Later requests wait outside the store: see `wait_for_move`.
                 self.0.locations.forget(queue);
                 wait(queue, self.follow_move(queue, pool), deadline).await.map(|()| true)
@@ -66,7 +66,7 @@ impl PooledStore {
             loop {
                 sleep(POLL_INTERVAL).await;
                 let Some(store) = parts.upgrade().map(PooledStore) else { return };
-                if store.resolve_step(&queue, pool.as_ref()).await != Ok(Settled::Running) {
+                if store.resolve_step(&queue, pool.as_ref()).await != Ok(Resolved::Running) {
                     store.0.running_moves.lock().remove(&queue);
                     drop(sender);
                     return;
