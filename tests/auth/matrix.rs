@@ -1,10 +1,12 @@
-//! `matrix.txt`: one status for every route and every sender of a request.
+//! `matrix.txt`: every route, with its rule, what it says if the store is down, and its status for
+//! every sender of a request.
 //!
 //! A new route needs a row. A new kind of sender is a column and an arm of [`Bench::request`]. Each
 //! request that may change something finds resources of its own, so that no request depends on
 //! another one. The others share resources, and the tokens that are not valid are the same for all.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,16 +46,58 @@ pub(super) const ROLES: [&str; 4] = ["reader", "producer", "worker", "manager"];
 pub(super) const CONCURRENCY: usize = 8;
 
 /// A row of the table.
-pub(super) struct Row {
+pub(crate) struct Row {
     pub(super) method: Method,
     /// The path with placeholders, and the query.
     pub(super) target: &'static str,
+    /// The rule that decides; `None` if everybody may make the request.
+    pub(super) rule: Option<&'static str>,
+    /// Whether the audit log records the request if it is allowed.
+    pub(super) is_audited: bool,
+    /// What the service says about the operation if the store is down.
+    pub(crate) outage: Option<&'static str>,
     /// Each sender with the status of its request.
     pub(super) statuses: Vec<(&'static str, u16)>,
     body: Option<Value>,
 }
 
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.target)
+    }
+}
+
 impl Row {
+    /// Returns the least role of the preset `roles` that may make the request, or "none".
+    pub(super) fn least_role(&self) -> &'static str {
+        if matches!(self.rule, None | Some("ping:get")) {
+            return "none";
+        }
+        let allowed = self.statuses.iter().find(|(column, status)| ROLES.contains(column) && *status != 403);
+        allowed.map_or("admin", |(column, _)| column)
+    }
+
+    /// Returns whether the row is about a route of the API, and not about a request that has none.
+    pub(super) fn is_of_a_route(&self) -> bool {
+        self.target.starts_with("/v2") && self.statuses.iter().any(|(_, status)| *status == 403 || *status < 300)
+    }
+
+    /// Returns the request, with placeholders replaced.
+    pub(crate) fn request(&self, api: &Api, filled: impl Fn(&str) -> String) -> RequestBuilder {
+        self.with_body(api.request(self.method.clone(), &filled(self.target)), filled)
+    }
+
+    fn with_body(&self, request: RequestBuilder, filled: impl Fn(&str) -> String) -> RequestBuilder {
+        match &self.body {
+            Some(body) if self.method == Method::PATCH && body.is_array() => {
+                let media_type = "application/openstack-messaging-v2.0-json-patch";
+                request.header("Content-Type", media_type).body(body.to_string())
+            }
+            Some(body) => request.body(filled(&body.to_string())),
+            None => request,
+        }
+    }
+
     /// Returns whether the request is about pools or flavors.
     pub(super) fn is_about_pools(&self) -> bool {
         let body = self.body.as_ref().map(Value::to_string).unwrap_or_default();
@@ -67,19 +111,27 @@ impl Row {
 }
 
 /// Returns the rows of the table.
-pub(super) fn read_table() -> Vec<Row> {
+pub(crate) fn read_table() -> Vec<Row> {
     let mut lines = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let columns = lines.next().and_then(|line| line.strip_prefix("COLUMNS ")).expect("the table has columns");
     let columns: Vec<&str> = columns.split(' ').collect();
     let rows = lines.map(|line| {
-        let mut cells = line.splitn(3, " | ");
+        let mut cells = line.splitn(5, " | ");
         let (method, target) = cells.next().and_then(|cell| cell.split_once(' ')).expect("a row has a route");
+        let (rule, is_audited) = cells.next().map_or(("-", false), |cell| match cell.split_once(' ') {
+            Some((rule, "audited")) => (rule, true),
+            _ => (cell, false),
+        });
+        let outage = cells.next().filter(|cell| *cell != "-");
         let statuses: Vec<&str> = cells.next().expect("a row has statuses").split(' ').collect();
         assert_eq!(statuses.len(), columns.len(), "{line}");
         let status = |(column, status): (&&'static str, &str)| (*column, status.parse().expect("a status"));
         Row {
             method: method.parse().expect("a method"),
             target,
+            rule: (rule != "-").then_some(rule),
+            is_audited,
+            outage,
             statuses: columns.iter().zip(statuses).map(status).collect(),
             body: cells.next().map(|body| serde_json::from_str(body).expect("a body is JSON")),
         }
@@ -218,15 +270,7 @@ impl<'s> Bench<'s> {
 
     /// Returns the request of a row by this sender.
     fn request_of(&self, column: &str, row: &Row) -> RequestBuilder {
-        let request = self.request(column, row.method.clone(), row.target);
-        match &row.body {
-            Some(body) if row.method == Method::PATCH && body.is_array() => {
-                let media_type = "application/openstack-messaging-v2.0-json-patch";
-                request.header("Content-Type", media_type).body(body.to_string())
-            }
-            Some(body) => request.body(self.filled(&body.to_string())),
-            None => request,
-        }
+        row.with_body(self.request(column, row.method.clone(), row.target), |text| self.filled(text))
     }
 
     /// Returns the text with the placeholders replaced.
@@ -284,7 +328,7 @@ async fn every_route_has_the_status_of_the_table_for_every_sender() {
         let benches = if ROLES.contains(&column) { with_roles } else { others };
         let (answer, _) = benches.send(column, row, expected).await;
         let is_wrong = answer.status != expected;
-        is_wrong.then(|| format!("{} {}, {column}: {} {}", row.method, row.target, answer.status, answer.text))
+        is_wrong.then(|| format!("{row}, {column}: {} {}", answer.status, answer.text))
     });
     let wrong: Vec<String> = answers.buffered(CONCURRENCY).filter_map(async |wrong| wrong).collect().await;
     assert!(wrong.is_empty(), "responses that differ from matrix.txt:\n{}", wrong.join("\n"));

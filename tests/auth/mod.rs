@@ -7,7 +7,7 @@ mod host;
 mod jwt;
 mod keystone;
 mod logged_secrets;
-mod matrix;
+pub(crate) mod matrix;
 mod policy;
 mod proxy;
 mod start;

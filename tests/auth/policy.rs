@@ -1,15 +1,11 @@
 //! Policies, tested over the API: who gets a `403`, and that a refused request changes nothing.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sukkal::api::http::routes;
-use sukkal::app;
-use sukkal::config::Config;
-use sukkal_storage::embedded::EmbeddedStore;
 
+use super::matrix::{Row, read_table};
 use crate::push::LOCAL;
 use crate::push::endpoint::{Answer, Endpoint};
 use support::sukkal::{Api, Sukkal};
@@ -25,94 +21,17 @@ const RULES: &str = "SUKKAL_POLICY__RULES";
 /// The roles of the preset `roles`. Each may do what those before it may do.
 const RANKS: [&str; 6] = ["none", "reader", "producer", "worker", "manager", "admin"];
 
-/// Each method of each route, except `OPTIONS`, with the least role that may use it in the preset
-/// `roles`, and with its rule.
-const REQUESTS: [(&str, &str, &str, &str); 83] = [
-    ("none", "GET", "/v2", ""),
-    ("none", "GET", "/v2/", ""),
-    ("none", "GET", "/v2/ping", "ping:get"),
-    ("none", "HEAD", "/v2/ping", ""),
-    ("admin", "GET", "/v2/health", "health:get"),
-    ("admin", "GET", "/v2/projects", "projects:get_all"),
-    ("admin", "GET", "/v2/backup", "backups:create"),
-    ("reader", "GET", "/v2/usage", "usage:get"),
-    ("admin", "GET", "/v2/quotas", "quotas:get"),
-    ("admin", "PUT", "/v2/quotas", "quotas:set"),
-    ("admin", "DELETE", "/v2/quotas", "quotas:set"),
-    ("admin", "GET", "/v2/pools", "pools:get_all"),
-    ("admin", "GET", "/v2/pools/{pool_name}", "pools:get"),
-    ("admin", "PUT", "/v2/pools/{pool_name}", "pools:create"),
-    ("admin", "PATCH", "/v2/pools/{pool_name}", "pools:update"),
-    ("admin", "DELETE", "/v2/pools/{pool_name}", "pools:delete"),
-    ("reader", "GET", "/v2/flavors", "flavors:get_all"),
-    ("reader", "GET", "/v2/flavors/{flavor_name}", "flavors:get"),
-    ("admin", "PUT", "/v2/flavors/{flavor_name}", "flavors:create"),
-    ("admin", "PATCH", "/v2/flavors/{flavor_name}", "flavors:update"),
-    ("admin", "DELETE", "/v2/flavors/{flavor_name}", "flavors:delete"),
-    ("reader", "GET", "/v2/queues", "queues:get_all"),
-    ("reader", "GET", "/v2/queues/{queue_name}", "queues:get"),
-    ("manager", "PUT", "/v2/queues/{queue_name}", "queues:create"),
-    ("manager", "PATCH", "/v2/queues/{queue_name}", "queues:update"),
-    ("reader", "GET", "/v2/queues/{queue_name}/stats", "queues:stats"),
-    ("manager", "POST", "/v2/queues/{queue_name}/purge", "queues:purge"),
-    ("manager", "POST", "/v2/queues/{queue_name}/pause", "queues:pause"),
-    ("manager", "POST", "/v2/queues/{queue_name}/resume", "queues:resume"),
-    ("admin", "POST", "/v2/queues/{queue_name}/move", "queues:move"),
-    ("manager", "POST", "/v2/queues/{queue_name}/share", "queues:share"),
-    ("manager", "POST", "/v2/queues/{queue_name}/redrive", "queues:redrive"),
-    ("reader", "GET", "/v2/queues/{queue_name}/tasks", "tasks:get_all"),
-    ("reader", "GET", "/v2/queues/{queue_name}/tasks/{task_id}", "tasks:get"),
-    ("manager", "DELETE", "/v2/queues/{queue_name}/tasks/{task_id}", "tasks:delete"),
-    ("reader", "GET", "/v2/queues/{queue_name}/messages", "messages:get_all"),
-    ("producer", "POST", "/v2/queues/{queue_name}/messages", "messages:create"),
-    ("worker", "DELETE", "/v2/queues/{queue_name}/messages", "messages:delete_all"),
-    ("reader", "GET", "/v2/queues/{queue_name}/messages/{message_id}", "messages:get"),
-    ("worker", "DELETE", "/v2/queues/{queue_name}/messages/{message_id}", "messages:delete"),
-    ("reader", "GET", "/v2/queues/{queue_name}/claims", "claims:get_all"),
-    ("worker", "POST", "/v2/queues/{queue_name}/claims", "claims:create"),
-    ("reader", "GET", "/v2/queues/{queue_name}/claims/{claim_id}", "claims:get"),
-    ("worker", "PATCH", "/v2/queues/{queue_name}/claims/{claim_id}", "claims:update"),
-    ("worker", "DELETE", "/v2/queues/{queue_name}/claims/{claim_id}", "claims:delete"),
-    ("worker", "DELETE", "/v2/queues/{queue_name}/claims/{claim_id}/messages/{message_id}", "claims:return"),
-    ("reader", "GET", "/v2/queues/{queue_name}/subscriptions", "subscription:get_all"),
-    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions", "subscription:create"),
-    ("reader", "GET", "/v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:get"),
-    ("manager", "PATCH", "/v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:update"),
-    ("manager", "DELETE", "/v2/queues/{queue_name}/subscriptions/{subscription_id}", "subscription:delete"),
-    ("manager", "PUT", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm", "subscription:confirm"),
-    ("reader", "GET", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/attempts", "subscription:attempts"),
-    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
-    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
-    ("manager", "POST", "/v2/queues/{queue_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
-    ("reader", "GET", "/v2/topics", "topics:get_all"),
-    ("reader", "GET", "/v2/topics/{topic_name}", "topics:get"),
-    ("manager", "PUT", "/v2/topics/{topic_name}", "topics:create"),
-    ("manager", "PATCH", "/v2/topics/{topic_name}", "topics:update"),
-    ("reader", "GET", "/v2/topics/{topic_name}/stats", "topics:stats"),
-    ("manager", "POST", "/v2/topics/{topic_name}/purge", "topics:purge"),
-    ("admin", "POST", "/v2/topics/{topic_name}/move", "queues:move"),
-    ("manager", "POST", "/v2/topics/{topic_name}/share", "queues:share"),
-    ("reader", "GET", "/v2/topics/{topic_name}/messages", "messages:get_all"),
-    ("producer", "POST", "/v2/topics/{topic_name}/messages", "messages:create"),
-    ("worker", "DELETE", "/v2/topics/{topic_name}/messages", "messages:delete_all"),
-    ("reader", "GET", "/v2/topics/{topic_name}/messages/{message_id}", "messages:get"),
-    ("worker", "DELETE", "/v2/topics/{topic_name}/messages/{message_id}", "messages:delete"),
-    ("reader", "GET", "/v2/topics/{topic_name}/subscriptions", "subscription:get_all"),
-    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions", "subscription:create"),
-    ("reader", "GET", "/v2/topics/{topic_name}/subscriptions/{subscription_id}", "subscription:get"),
-    ("manager", "PATCH", "/v2/topics/{topic_name}/subscriptions/{subscription_id}", "subscription:update"),
-    ("manager", "DELETE", "/v2/topics/{topic_name}/subscriptions/{subscription_id}", "subscription:delete"),
-    ("manager", "PUT", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/confirm", "subscription:confirm"),
-    ("reader", "GET", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/attempts", "subscription:attempts"),
-    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/pause", "subscription:pause"),
-    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/resume", "subscription:resume"),
-    ("manager", "POST", "/v2/topics/{topic_name}/subscriptions/{subscription_id}/redeliver", "subscription:redeliver"),
-    // Last, because it ends what the others work on.
-    ("manager", "DELETE", "/v2/queues/{queue_name}", "queues:delete"),
-    ("reader", "GET", "/v2/queues/{queue_name}/messages?ids=a", "messages:get_all"),
-    ("worker", "DELETE", "/v2/queues/{queue_name}/messages?pop=1", "messages:delete_all"),
-    ("manager", "DELETE", "/v2/topics/{topic_name}", "topics:delete"),
-];
+/// Returns the rows of `matrix.txt` below `/v2` except those of tokens, which these servers do not
+/// have. The deletions of the queue and the topic come last, because they end what the others work
+/// on.
+fn rows() -> Vec<Row> {
+    let (last, mut rows): (Vec<_>, Vec<_>) =
+        read_table().into_iter().filter(|row| row.is_of_a_route() && !row.target.starts_with("/v2/tokens")).partition(
+            |row| row.method == Method::DELETE && ["queues:delete", "topics:delete"].map(Some).contains(&row.rule),
+        );
+    rows.extend(last);
+    rows
+}
 
 /// The ids in a queue, which take the place of those in paths.
 struct Ids {
@@ -140,38 +59,25 @@ impl Ids {
     }
 
     /// Returns a request that is valid if its sender may make it.
-    fn request(&self, api: &Api, method: &str, template: &str, roles: &str) -> RequestBuilder {
-        let path =
-            template.replace("{queue_name}", "q").replace("{topic_name}", "t").replace("{message_id}", &self.message);
-        let path = path.replace("{claim_id}", &self.claim).replace("{subscription_id}", &self.subscription);
-        let path = path.replace("{task_id}", "none").replace("{pool_name}", "p").replace("{flavor_name}", "f");
-        let request = api.request(method.parse().unwrap(), &path).header("X-Roles", roles);
-        let segment = template.split('?').next().unwrap().rsplit('/').next().unwrap();
-        match (method, segment) {
-            ("POST", "messages") => request.json(&json!({"messages": [{"body": 1}]})),
-            ("POST", "subscriptions") => request.json(&json!({"subscriber": "http://127.0.0.1:1025/other"})),
-            ("POST", "redeliver") => request.json(&json!({"ids": [self.message]})),
-            ("PUT", "confirm") => request.json(&json!({"confirmed": true})),
-            ("DELETE", "messages") if !template.contains('?') => {
-                api.delete(&format!("{path}?ids={}", self.message)).header("X-Roles", roles)
-            }
-            ("POST", "claims") | ("PATCH", "{claim_id}" | "{subscription_id}") => request.json(&json!({"ttl": 300})),
-            ("POST", "share" | "redrive") | ("PUT", "{queue_name}" | "{topic_name}" | "quotas") => {
-                request.json(&json!({}))
-            }
+    fn request(&self, api: &Api, row: &Row, roles: &str) -> RequestBuilder {
+        let ids = [
+            ("{queue_name}", "q"),
+            ("{topic_name}", "t"),
+            ("{message_id}", &self.message),
+            ("{claimed_id}", &self.message),
+            ("{topic_message_id}", &self.message),
+            ("{claim_id}", &self.claim),
+            ("{subscription_id}", &self.subscription),
+            ("{topic_subscription_id}", &self.subscription),
+            ("{task_id}", "none"),
             // They need no pool that exists.
-            ("PUT", "{pool_name}") => request.json(&json!({"uri": "redis://***@h", "weight": 1})),
-            ("POST", "move") => request.json(&json!({"pool": "p"})),
-            ("PATCH", "{pool_name}") => request.json(&json!({"weight": 1})),
-            (_, "{flavor_name}") => request.json(&json!({"pool_list": ["p"]})),
-            ("PATCH", _) => {
-                let change = json!([{"op": "add", "path": "/metadata/k", "value": 1}]);
-                request
-                    .header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
-                    .body(change.to_string())
-            }
-            _ => request,
-        }
+            ("{pool_uri}", "redis://***@h"),
+            ("{pool_name}", "p"),
+            ("{pool_of_flavor}", "p"),
+            ("{flavor_name}", "f"),
+        ];
+        let filled = |text: &str| ids.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id));
+        row.request(api, filled).header("X-Roles", roles)
     }
 }
 
@@ -222,26 +128,6 @@ fn remove_ages(document: &mut Value) {
     }
 }
 
-#[test]
-fn the_table_has_each_method_of_each_route() {
-    let config =
-        Config::load(None, [ADMIN_MODE, POOLING].map(|(name, value)| (name.to_owned(), value.to_owned())), &[]);
-    let service = app::service(&config.unwrap(), Arc::new(EmbeddedStore::in_memory().unwrap()));
-    let mut served = BTreeSet::new();
-    for (path, methods) in routes(&service.unwrap().settings).into_iter().filter(|(path, _)| path.starts_with("/v2")) {
-        let methods = methods.into_iter().map(|(method, _)| method).filter(|method| *method != Method::OPTIONS);
-        served.extend(methods.map(|method| format!("{method} {path}")));
-    }
-
-    let listed: BTreeSet<String> = REQUESTS
-        .iter()
-        .filter(|(.., path, _)| !path.contains('?'))
-        .map(|(_, method, path, _)| format!("{method} {path}"))
-        .collect();
-
-    assert_eq!(listed, served);
-}
-
 #[tokio::test]
 async fn a_request_beyond_the_role_is_refused_and_changes_nothing() {
     let sukkal =
@@ -250,20 +136,23 @@ async fn a_request_beyond_the_role_is_refused_and_changes_nothing() {
     let ids = Ids::of_new_queue(&api).await;
     let before = snapshot(&api).await;
 
-    for (least, method, path, _) in REQUESTS {
+    let rows = rows();
+    for row in &rows {
+        let least = row.least_role();
         for role in RANKS.iter().take_while(|role| **role != least).chain(&["Administrator", "manager admin"]) {
             if least != "none" {
-                let description = refused(ids.request(&api, method, path, role)).await;
+                let description = refused(ids.request(&api, row, role)).await;
                 let expected = "You are not authorized to complete this action. The rule ";
-                assert!(description.starts_with(expected), "{role}: {method} {path}: {description}");
+                assert!(description.starts_with(expected), "{role}: {row}: {description}");
             }
         }
     }
 
     assert_eq!(snapshot(&api).await, before);
-    for (least, method, path, _) in REQUESTS {
-        let answer = status(ids.request(&api, method, path, &least.to_uppercase())).await;
-        assert!(answer != 403 && answer < 500, "{least}: {method} {path}: {answer}");
+    for row in &rows {
+        let least = row.least_role();
+        let answer = status(ids.request(&api, row, &least.to_uppercase())).await;
+        assert!(answer != 403 && answer < 500, "{least}: {row}: {answer}");
     }
 }
 
@@ -278,9 +167,10 @@ fn shared_part(path: &str) -> Option<&str> {
 #[tokio::test]
 async fn share_refuses_what_the_caller_may_not_do() {
     // No URL can be signed for the list of claims.
-    let shared: Vec<_> = REQUESTS
+    let rows = rows();
+    let shared: Vec<_> = rows
         .iter()
-        .filter_map(|(_, method, path, rule)| Some((*method, *path, shared_part(path)?, *rule)))
+        .filter_map(|row| Some((row, shared_part(row.target)?, row.rule?)))
         .filter(|(.., rule)| *rule != "claims:get_all")
         .collect();
     let rules: BTreeSet<&str> = shared.iter().map(|(.., rule)| *rule).collect();
@@ -293,9 +183,10 @@ async fn share_refuses_what_the_caller_may_not_do() {
         api.post("/v2/queues/q/share", &body).header("X-Roles", roles)
     };
 
-    for (method, path, part, rule) in shared {
+    for (row, part, rule) in shared {
+        let method = row.method.as_str();
         let others = rules.iter().filter(|other| **other != rule).copied().collect::<Vec<_>>().join(",");
-        refused(ids.request(&api, method, path, &others)).await;
+        refused(ids.request(&api, row, &others)).await;
         assert_eq!(
             refused(share(method, part, &others)).await,
             format!(
@@ -304,7 +195,7 @@ async fn share_refuses_what_the_caller_may_not_do() {
             ),
         );
         answered(share(method, part, ALL), 200).await;
-        assert_ne!(status(ids.request(&api, method, path, rule)).await, 403, "{method} {path}");
+        assert_ne!(status(ids.request(&api, row, rule)).await, 403, "{row}");
     }
     let several = json!({"methods": ["GET", "POST"], "paths": ["messages", "claims"]});
     let several = |roles: &str| api.post("/v2/queues/q/share", &several).header("X-Roles", roles);
@@ -339,13 +230,13 @@ async fn a_signed_url_works_in_each_preset_and_has_no_other_role() {
                 .header("URL-Methods", list("methods"))
         };
 
-        for (_, method, path, rule) in REQUESTS {
-            let answer = status(signed(ids.request(&api, method, path, "admin"))).await;
-            match shared_part(path) {
-                Some(_) if rule != "claims:get_all" => {
-                    assert!(answer != 403 && answer < 500, "{preset}: {method} {path}: {answer}");
+        for row in rows() {
+            let answer = status(signed(ids.request(&api, &row, "admin"))).await;
+            match shared_part(row.target) {
+                Some(_) if row.rule != Some("claims:get_all") => {
+                    assert!(answer != 403 && answer < 500, "{preset}: {row}: {answer}");
                 }
-                _ => assert_eq!(answer, 404, "{preset}: {method} {path}"),
+                _ => assert_eq!(answer, 404, "{preset}: {row}"),
             }
         }
     }
