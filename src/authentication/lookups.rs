@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
@@ -67,7 +68,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Loo
             return outcome;
         }
         let (running, was_accepted) = {
-            let mut running = self.0.running();
+            let mut running = self.0.running.lock();
             if let Some(outcome) = self.0.remembered(&key) {
                 return outcome;
             }
@@ -84,7 +85,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Loo
                 let panicked = |_| Err(AuthenticationError::Unavailable("a lookup panicked".to_owned()));
                 let found = AssertUnwindSafe(found).catch_unwind().await.unwrap_or_else(panicked);
                 let outcome = parts.remember(&key, found);
-                parts.running().remove(&key);
+                parts.running.lock().remove(&key);
                 outcome
             }
         };
@@ -100,7 +101,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, T: Send + Sync + 'static> Loo
     /// Returns the number of accepted and refused credentials that are remembered, and of lookups.
     #[cfg(test)]
     pub(super) fn counts(&self) -> [usize; 3] {
-        [self.0.accepted.len(), self.0.refused.len(), self.0.running().len()]
+        [self.0.accepted.len(), self.0.refused.len(), self.0.running.lock().len()]
     }
 }
 
@@ -126,9 +127,5 @@ impl<K: Eq + Hash + Clone, T> LookupParts<K, T> {
                 Err(refusal)
             }
         }
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<K, Cached<Outcome<T>>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

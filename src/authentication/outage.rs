@@ -1,8 +1,8 @@
 //! Logs when a server that verifies credentials fails, and when it works again.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -30,7 +30,7 @@ impl Outage {
 
     /// Logs whether the server fails and why, if that has changed.
     pub(super) fn note(&self, failure: Option<&str>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match failure {
             None if state.is_failing => {
                 state.is_failing = false;

@@ -2,11 +2,12 @@
 //! get its result until it is too old.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 /// A computation that is running or has ended. It returns `None` if it panicked.
@@ -48,7 +49,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
         F: Future<Output = T> + Send + 'static,
     {
         let computation = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Some(last) = &state.last
                 && last.computed_at.elapsed() < self.max_age
                 && last.expirations == state.expirations
@@ -67,7 +68,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
     /// Returns the last value, unless it is older than this.
     #[must_use]
     pub fn last(&self, max_age: Duration) -> Option<T> {
-        let state = self.lock();
+        let state = self.state.lock();
         let last = state.last.as_ref()?;
         (last.computed_at.elapsed() < max_age).then(|| last.value.clone())
     }
@@ -76,7 +77,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
     /// it ends,
     /// [`Self::last`] returns the value as before.
     pub fn expire(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.expirations += 1;
         state.computation = None;
     }
@@ -85,7 +86,7 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let value = compute.await;
-            let mut state = this.lock();
+            let mut state = this.state.lock();
             // A computation that began later may have ended before.
             if state.last.as_ref().is_none_or(|last| last.expirations <= expirations) {
                 state.last = Some(Last { computed_at: Instant::now(), expirations, value: value.clone() });
@@ -96,10 +97,6 @@ impl<T: Clone + Send + Sync + 'static> Cached<T> {
             value
         });
         task.map(Result::ok).boxed().shared()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CachedState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Confirmations on their way from the operations that ask for them to the deliverer that sends
 //! them.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use sukkal_domain::ConfirmationRequest;
@@ -33,6 +32,6 @@ impl Confirmations {
 
     /// Returns the receiver of all requests; `None` after the first call.
     pub(super) fn take(&self) -> Option<Receiver<ConfirmationRequest>> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.receiver.lock().take()
     }
 }

@@ -2,8 +2,9 @@
 //! and no store knows them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -43,13 +44,9 @@ impl Default for ConnectedSubscriptions {
 }
 
 impl ConnectedSubscriptions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, OfQueue>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the subscriptions of the queue after `after`, in the order of their ids.
     pub(super) fn list(&self, queue: &QueueId, after: Option<SubscriptionId>, limit: usize) -> Vec<Subscription> {
-        let all = self.lock();
+        let all = self.all.lock();
         let Some(of_queue) = all.get(queue) else { return Vec::new() };
         let is_after = |id: &SubscriptionId| after.is_none_or(|after| *id > after);
         let chosen = of_queue.iter().filter(|(id, _)| is_after(id)).take(limit);
@@ -57,12 +54,12 @@ impl ConnectedSubscriptions {
     }
 
     pub(super) fn get(&self, queue: &QueueId, id: SubscriptionId) -> Option<Subscription> {
-        Some(self.lock().get(queue)?.get(&id)?.subscription(id))
+        Some(self.all.lock().get(queue)?.get(&id)?.subscription(id))
     }
 
     /// Ends a subscription. Returns whether it existed.
     pub(super) fn delete(&self, queue: &QueueId, id: SubscriptionId) -> bool {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         let Some(of_queue) = all.get_mut(queue) else { return false };
         let removed = of_queue.remove(&id);
         if of_queue.is_empty() {
@@ -88,7 +85,7 @@ impl ConnectedSubscriptions {
 
     /// Adds a subscription, unless the connection has one of the queue, or the queue has `max`.
     pub(super) fn add(&self, queue: &QueueId, id: SubscriptionId, new: Registration, max: u64) -> Result<(), Error> {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         let count = all.get(queue).map_or(0, BTreeMap::len);
         if all.get(queue).is_some_and(|known| known.values().any(|known| known.connection == new.connection)) {
             return Err(Error::subscriber_taken());

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 /// The values that are in use. One that nobody uses any more is dropped.
 #[derive(Debug)]
 pub struct InUse<K, V>(Mutex<HashMap<K, Weak<V>>>);
@@ -11,7 +12,7 @@ pub struct InUse<K, V>(Mutex<HashMap<K, Weak<V>>>);
 impl<K: Eq + Hash, V> InUse<K, V> {
     /// Returns the value of a key. If nobody uses it, that is a new one.
     pub fn get_or_insert_with(&self, key: K, new: impl FnOnce() -> Arc<V>) -> Arc<V> {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.0.lock();
         if let Some(value) = values.get(&key).and_then(Weak::upgrade) {
             return value;
         }
@@ -24,7 +25,7 @@ impl<K: Eq + Hash, V> InUse<K, V> {
     /// Returns the number of values that are kept.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.lock().len()
     }
 }
 

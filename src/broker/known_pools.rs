@@ -1,9 +1,11 @@
 //! The list of pools and flavors that a process knows.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::Error;
 use super::access::AdmittedStore;
+use parking_lot::Mutex;
+
 use sukkal_storage::PoolList;
 
 /// The list that was read last. It may be outdated.
@@ -14,12 +16,12 @@ impl KnownPools {
     /// Returns the list of pools and flavors as it is now. If the process knows it already, reads
     /// only its version.
     pub(super) async fn read(&self, store: &AdmittedStore) -> Result<Arc<PoolList>, Error> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.0.lock().clone();
         let Some(list) = store.load_pools(known.version.as_ref()).await? else {
             return Ok(known);
         };
         let list = Arc::new(list);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
+        *self.0.lock() = list.clone();
         Ok(list)
     }
 }

@@ -22,9 +22,10 @@ mod wake;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -92,7 +93,7 @@ struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut active = self.dispatcher.active();
+        let mut active = self.dispatcher.active.lock();
         if active.get(&self.queue).is_some_and(|wake| Arc::ptr_eq(wake, &self.wake)) {
             active.remove(&self.queue);
         }
@@ -163,7 +164,7 @@ impl Dispatcher {
         if self.context.is_stopping() {
             return;
         }
-        let wake = match self.active().entry(queue.clone()) {
+        let wake = match self.active.lock().entry(queue.clone()) {
             Entry::Occupied(entry) => return entry.get().wake(),
             Entry::Vacant(entry) => entry.insert(Arc::default()).clone(),
         };
@@ -180,7 +181,7 @@ impl Dispatcher {
                     }
                     Err(error) => error!(%queue, %error, "cannot deliver the messages of a queue"),
                 }
-                let mut active = this.active();
+                let mut active = this.active.lock();
                 // A signal may have come after the deliverer has ended its lease.
                 if this.context.is_stopping() || !wake.take() {
                     active.remove(&queue);
@@ -192,17 +193,17 @@ impl Dispatcher {
 
     /// Works on a queue if another process has not begun a short time later.
     fn act_later(self: &Arc<Self>, queue: QueueId) {
-        if let Some(wake) = self.active().get(&queue) {
+        if let Some(wake) = self.active.lock().get(&queue) {
             return wake.wake();
         }
-        if self.waiting().insert(queue.clone()) {
+        if self.waiting.lock().insert(queue.clone()) {
             let this = self.clone();
             self.tasks.spawn(async move {
                 tokio::select! {
                     () = this.context.stopping.cancelled() => return,
                     () = sleep(FALLBACK_AFTER) => {}
                 }
-                this.waiting().remove(&queue);
+                this.waiting.lock().remove(&queue);
                 this.act(queue);
             });
         }
@@ -221,13 +222,5 @@ impl Dispatcher {
                 () = sleep(after) => this.act(queue),
             }
         });
-    }
-
-    fn active(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<Wake>>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, HashSet<QueueId>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,10 +5,11 @@
 //! gets half of a budget, and clients of one project that never finish leave memory for the others.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::HashMap;
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -71,16 +72,12 @@ impl MemoryBudget {
         if self.0.bytes.load(Ordering::Relaxed) < self.0.bytes_max / 2 {
             return false;
         }
-        let held = self.held();
+        let held = self.0.held.lock();
         held.bytes > 0 && !self.has_room(&held, project, 1)
     }
 
     fn has_room(&self, held: &Held, project: &ProjectId, bytes: usize) -> bool {
         held.bytes_of(project) + bytes <= self.0.bytes_max.saturating_sub(held.bytes + bytes)
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +94,7 @@ impl MemoryShare {
         if bytes == 0 {
             return Ok(());
         }
-        let mut held = self.budget.held();
+        let mut held = self.budget.0.held.lock();
         // A share that is alone gets all it asks for. Otherwise a request larger than the budget
         // would never be served.
         if held.bytes > 0 && !self.budget.has_room(&held, &self.project, bytes) {
@@ -110,7 +107,7 @@ impl MemoryShare {
     /// Takes more bytes of the budget, even if the project may not hold as many now.
     pub fn take_in_any_case(&self, bytes: usize) {
         if bytes > 0 {
-            self.add(&mut self.budget.held(), bytes);
+            self.add(&mut self.budget.0.held.lock(), bytes);
         }
     }
 
@@ -118,7 +115,7 @@ impl MemoryShare {
         held.bytes += bytes;
         self.budget.0.bytes.store(held.bytes, Ordering::Relaxed);
         *held.by_project.entry(self.project.clone()).or_default() += bytes;
-        *self.held_bytes() += bytes;
+        *self.bytes.lock() += bytes;
     }
 
     /// Waits until the project may hold the bytes, and takes them.
@@ -136,16 +133,16 @@ impl MemoryShare {
     /// Returns the number of bytes that the share holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        *self.held_bytes()
+        *self.bytes.lock()
     }
 
     /// Releases all bytes of the share.
     pub fn release(&self) {
-        let bytes = std::mem::take(&mut *self.held_bytes());
+        let bytes = std::mem::take(&mut *self.bytes.lock());
         if bytes == 0 {
             return;
         }
-        let mut held = self.budget.held();
+        let mut held = self.budget.0.held.lock();
         held.bytes -= bytes;
         self.budget.0.bytes.store(held.bytes, Ordering::Relaxed);
         match held.bytes_of(&self.project) - bytes {
@@ -154,10 +151,6 @@ impl MemoryShare {
         };
         drop(held);
         self.budget.0.released.notify_waiters();
-    }
-
-    fn held_bytes(&self) -> MutexGuard<'_, usize> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,8 +180,8 @@ mod tests {
         drop(other);
         budget.share(&ProjectId::new("idle").unwrap()).take(0).unwrap();
 
-        assert_eq!(budget.held().bytes, 0);
-        assert!(budget.held().by_project.is_empty());
+        assert_eq!(budget.0.held.lock().bytes, 0);
+        assert!(budget.0.held.lock().by_project.is_empty());
     }
 
     #[test]
@@ -203,6 +196,6 @@ mod tests {
         first.release();
 
         assert_eq!(waiting.now_or_never(), Some(()));
-        assert_eq!(budget.held().bytes, 10);
+        assert_eq!(budget.0.held.lock().bytes, 10);
     }
 }

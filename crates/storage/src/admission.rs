@@ -11,11 +11,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Sum;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::HashMap;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -163,7 +164,7 @@ impl Admission {
     /// Those of [`Self::acquire`].
     pub async fn acquire_weighted(self: &Arc<Self>, project: &ProjectId, weight: Weight, wait_max: Duration) -> Answer {
         let ticket = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.weight < self.weight_max {
                 state.begin(weight);
                 return Ok(Permit { admission: self.clone(), weight });
@@ -190,7 +191,7 @@ impl Admission {
 
     /// Refuses all waiting requests with this error, because the store does not reply.
     pub fn refuse_waiting(&self, error: &Error) {
-        let queues = self.lock().clear();
+        let queues = self.state.lock().clear();
         for request in queues.into_values().flat_map(BTreeMap::into_values) {
             let _canceled_meanwhile = request.answer.send(Err(error.clone()));
         }
@@ -199,31 +200,27 @@ impl Admission {
     /// Returns the current load.
     #[must_use]
     pub fn load(&self) -> Load {
-        let state = self.lock();
+        let state = self.state.lock();
         Load { in_flight: state.in_flight, waiting: state.waiting }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AdmissionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let Self { admission, weight } = self;
-        let mut next = admission.lock().end(*weight, admission.weight_max);
+        let mut next = admission.state.lock().end(*weight, admission.weight_max);
         while let Some(Request { weight, answer }) = next {
             // If the receiver was dropped, the new permit is dropped too, and passes to further
             // requests.
             let _canceled_meanwhile = answer.send(Ok(Permit { admission: admission.clone(), weight }));
-            next = admission.lock().next(admission.weight_max);
+            next = admission.state.lock().next(admission.weight_max);
         }
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.admission.lock().leave(self.project, self.number);
+        self.admission.state.lock().leave(self.project, self.number);
     }
 }
 

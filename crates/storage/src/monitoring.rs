@@ -1,7 +1,8 @@
 //! What a store reports for monitoring: the trait and its results.
 
 use std::ops::AddAssign;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use sukkal_domain::PoolName;
 
@@ -64,15 +65,11 @@ pub(super) struct ProcessedCounter(Mutex<Processed>);
 
 impl ProcessedCounter {
     pub(super) fn add(&self, processed: Processed) {
-        *self.lock() += processed;
+        *self.0.lock() += processed;
     }
 
     pub(super) fn get(&self) -> Processed {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Processed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -10,10 +10,11 @@
 //! that it had when they left, and return only when that queue is gone: see `MovedMessageStore`.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -122,17 +123,13 @@ struct Forwarder {
 impl Forwarders {
     /// Returns a forwarder, unless there is one for this queue already.
     fn start(&self, source: &QueueId) -> Option<Forwarder> {
-        let is_first = self.sources().insert(source.clone());
+        let is_first = self.0.lock().insert(source.clone());
         is_first.then(|| Forwarder { forwarders: self.clone(), source: source.clone() })
-    }
-
-    fn sources(&self) -> MutexGuard<'_, HashSet<QueueId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        self.forwarders.sources().remove(&self.source);
+        self.forwarders.0.lock().remove(&self.source);
     }
 }

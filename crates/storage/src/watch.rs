@@ -4,11 +4,12 @@
 //! query again. It subscribes before the query, so it misses no message. Workers are notified one
 //! per available message, because only one of them can claim it. Readers are notified all at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::HashMap;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{Notify, OnceCell, broadcast, futures::Notified, watch};
 use tokio_util::sync::CancellationToken;
@@ -122,7 +123,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut waiters = self.queue.waiters();
+        let mut waiters = self.queue.waiters.lock();
         waiters.count -= 1;
         if waiters.count == 0 {
             self.queue.timer_update.notify_one();
@@ -205,25 +206,21 @@ impl WatchedQueue {
         })
     }
 
-    fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether the queue has waiters.
     pub(super) fn has_waiters(&self) -> bool {
-        self.waiters().count > 0
+        self.waiters.lock().count > 0
     }
 
     /// Adds a waiter. Returns false if the queue accepts no more waiters.
     pub(super) fn try_join(&self) -> bool {
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters.lock();
         waiters.count += usize::from(!waiters.is_closed);
         !waiters.is_closed
     }
 
     /// Stops accepting waiters if there are none, and returns whether it has stopped.
     pub(super) fn close_if_empty(&self) -> bool {
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters.lock();
         waiters.is_closed = waiters.count == 0;
         waiters.is_closed
     }
@@ -236,7 +233,7 @@ impl WatchedQueue {
         }
         if count > 0 {
             self.available.send_modify(|count| *count += 1);
-            let waiters = self.waiters().count as u64;
+            let waiters = self.waiters.lock().count as u64;
             (0..count.min(waiters)).for_each(|_| self.workers.notify_one());
         }
         self.changes.send_modify(|count| *count += 1);

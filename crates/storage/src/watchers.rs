@@ -10,10 +10,9 @@
 //! none.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ahash::HashMap;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
@@ -95,7 +94,7 @@ impl Watchers {
     }
 
     fn get_or_insert(&self, source: &impl NotificationSource, queue: &QueueId) -> Arc<WatchedQueue> {
-        match self.lock().entry(queue.clone()) {
+        match self.0.lock().entry(queue.clone()) {
             Entry::Occupied(entry) => entry.get().clone(),
             Entry::Vacant(entry) => {
                 let watched = entry.insert(WatchedQueue::new()).clone();
@@ -106,15 +105,11 @@ impl Watchers {
     }
 
     fn get(&self, queue: &QueueId) -> Option<Arc<WatchedQueue>> {
-        self.lock().get(queue).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<WatchedQueue>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(queue).cloned()
     }
 
     fn remove(&self, queue: &QueueId, watched: &Arc<WatchedQueue>) {
-        if let Entry::Occupied(entry) = self.lock().entry(queue.clone())
+        if let Entry::Occupied(entry) = self.0.lock().entry(queue.clone())
             && Arc::ptr_eq(entry.get(), watched)
         {
             entry.remove();

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::mem;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
@@ -164,7 +165,7 @@ impl Current {
 
 impl SharedKeys {
     fn read<T>(&self, read: impl FnOnce(&Current) -> T) -> T {
-        read(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.current.read())
     }
 
     fn current(&self) -> Current {
@@ -172,7 +173,7 @@ impl SharedKeys {
     }
 
     fn replace(&self, keys: KeySet) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         if *current.keys != keys {
             current.previous = mem::replace(&mut current.keys, Arc::new(keys));
             current.version += 1;

@@ -2,10 +2,12 @@
 //! this process. Each of the first two occupies a connection.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::limits::Quotas;
 use crate::broker::Error;
+use parking_lot::Mutex;
+
 use sukkal_domain::{ProjectId, Quota};
 
 /// Counts things of one kind by project.
@@ -52,7 +54,7 @@ impl ConcurrencyLimit {
             Maximum::Fixed(max) => Some((*max).into()),
             Maximum::Quota(quotas, quota) => quotas.limit(project, *quota),
         };
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let count = counts.get(project).copied().unwrap_or_default();
         if let Some(max) = max.filter(|max| u64::from(count) >= *max) {
             return Err(Error::TooManyAtOnce { kind: self.kind, max });
@@ -63,22 +65,18 @@ impl ConcurrencyLimit {
 
     /// Returns the number of things of a project.
     pub(in crate::broker) fn count(&self, project: &ProjectId) -> u64 {
-        self.counts().get(project).copied().unwrap_or_default().into()
+        self.counts.lock().get(project).copied().unwrap_or_default().into()
     }
 
     /// Returns the number of things of all projects.
     pub(in crate::broker) fn total(&self) -> usize {
-        self.counts().values().map(|count| *count as usize).sum()
-    }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<ProjectId, u32>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().values().map(|count| *count as usize).sum()
     }
 }
 
 impl Drop for ConcurrencyUnit {
     fn drop(&mut self) {
-        let mut counts = self.limit.counts();
+        let mut counts = self.limit.counts.lock();
         if let Some(count) = counts.get_mut(&self.project) {
             *count -= 1;
             if *count == 0 {

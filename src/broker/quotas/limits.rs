@@ -4,9 +4,10 @@
 //! configuration. Each process reads the list of the store again every two seconds. So checking a
 //! limit needs no access to the store.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use ahash::HashMap;
+use parking_lot::RwLock;
 
 use super::rates::Rates;
 use super::usage_cache::UsageCache;
@@ -39,7 +40,7 @@ impl Quotas {
     /// Returns the limit of a project; `None` if it has none.
     pub(super) fn limit(&self, project: &ProjectId, quota: Quota) -> Option<u64> {
         let of = |projects: &HashMap<ProjectId, QuotaOverrides>| projects.get(project)?[quota];
-        let limit = of(&self.stored().projects).or_else(|| of(&self.config.projects));
+        let limit = of(&self.stored.read().projects).or_else(|| of(&self.config.projects));
         Some(limit.unwrap_or(self.config.defaults[quota])).filter(|limit| *limit > 0)
     }
 
@@ -53,22 +54,18 @@ impl Quotas {
 
     /// Returns the limits that an operator has set for the project in the store.
     pub(super) fn set_for(&self, project: &ProjectId) -> QuotaOverrides {
-        self.stored().projects.get(project).copied().unwrap_or_default()
+        self.stored.read().projects.get(project).copied().unwrap_or_default()
     }
 
     /// Returns the version of the list that the store had when it was last read.
     pub(super) fn version(&self) -> Option<QuotaVersion> {
-        self.stored().version.clone()
+        self.stored.read().version.clone()
     }
 
     /// Replaces the list of the store.
     pub(super) fn update(&self, list: QuotaList) {
         let stored = Stored { version: list.version, projects: list.projects.into_iter().collect() };
-        *self.stored.write().unwrap_or_else(PoisonError::into_inner) = stored;
-    }
-
-    fn stored(&self) -> RwLockReadGuard<'_, Stored> {
-        self.stored.read().unwrap_or_else(PoisonError::into_inner)
+        *self.stored.write() = stored;
     }
 
     /// Takes tokens of a rate of the project.

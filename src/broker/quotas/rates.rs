@@ -5,10 +5,10 @@
 //! bucket that is full needs no memory: the next one begins full. Only full buckets are dropped. So
 //! no client can give another project new tokens by naming many projects.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ahash::HashMap;
+use parking_lot::Mutex;
 
 use sukkal_domain::{ProjectId, Quota};
 
@@ -61,29 +61,25 @@ impl Rates {
     /// debt.
     pub(super) fn take(&self, project: &ProjectId, quota: Quota, tokens: u64, rate: u64) -> Result<(), Duration> {
         let now_ns = self.now_ns();
-        self.table().buckets(project, now_ns).of(quota).take(now_ns, cost_ns(tokens, rate))
+        self.table.lock().buckets(project, now_ns).of(quota).take(now_ns, cost_ns(tokens, rate))
     }
 
     /// Takes tokens even if the bucket does not have them.
     pub(super) fn charge(&self, project: &ProjectId, quota: Quota, tokens: u64, rate: u64) {
         let now_ns = self.now_ns();
-        self.table().buckets(project, now_ns).of(quota).charge(now_ns, cost_ns(tokens, rate));
+        self.table.lock().buckets(project, now_ns).of(quota).charge(now_ns, cost_ns(tokens, rate));
     }
 
     /// Returns how many tokens a bucket with this rate lacks: those that were taken in the last
     /// second, if it was full before.
     pub(super) fn used(&self, project: &ProjectId, quota: Quota, rate: u64) -> u64 {
         let now_ns = self.now_ns();
-        let lack_ns = self.table().buckets(project, now_ns).of(quota).lack_ns(now_ns);
+        let lack_ns = self.table.lock().buckets(project, now_ns).of(quota).lack_ns(now_ns);
         (u128::from(lack_ns) * u128::from(rate)).div_ceil(SECOND_NS.into()).try_into().unwrap_or(u64::MAX)
     }
 
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).expect("the process is younger than 500 years")
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -251,7 +247,7 @@ mod tests {
             }
 
             rates.take(&limited, Quota::RequestsPerSecond, 1, 1).unwrap_err();
-            assert!(rates.table().bytes <= BYTES_MAX);
+            assert!(rates.table.lock().bytes <= BYTES_MAX);
         }
     }
 
@@ -267,7 +263,7 @@ mod tests {
             rates.take(&project, Quota::RequestsPerSecond, 1, 1).unwrap();
             rates.take(&project, Quota::RequestsPerSecond, 1, 1).unwrap_err();
         }
-        let table = rates.table();
+        let table = rates.table.lock();
         assert_eq!(table.shared.requests.lack_ns(0), 0);
         for (at, (project, _)) in table.entries.iter().enumerate() {
             assert_eq!(table.places[project], at);

@@ -5,8 +5,9 @@
 //! because its query begins after the reader has asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
@@ -63,7 +64,7 @@ impl SharedReads {
 
     /// Adds a reader of the next query. Returns whether the reader has to start the queries.
     fn join(&self, query: &SharedQuery, reader: oneshot::Sender<SharedPage>) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.lock();
         let is_first = !waiting.contains_key(query);
         waiting.entry(query.clone()).or_default().push(reader);
         is_first
@@ -71,21 +72,17 @@ impl SharedReads {
 
     /// Returns the number of readers that wait for the next query.
     fn gathered(&self, query: &SharedQuery) -> usize {
-        self.waiting().get(query).map_or(0, Vec::len)
+        self.0.lock().get(query).map_or(0, Vec::len)
     }
 
     /// Takes the readers of the next query. If there is none, the queries end.
     fn next_readers(&self, query: &SharedQuery) -> Vec<oneshot::Sender<SharedPage>> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.lock();
         let readers = waiting.get_mut(query).map(std::mem::take).unwrap_or_default();
         if readers.is_empty() {
             waiting.remove(query);
         }
         readers
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, HashMap<SharedQuery, Vec<oneshot::Sender<SharedPage>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,10 +4,10 @@
 //! alone gets half of a budget, and its refused requests do not hide those of the others.
 
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ahash::HashMap;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use sukkal_domain::ProjectId;
@@ -51,7 +51,7 @@ impl Budget {
     /// Decides about the record of a request of this project, if the project is known. `has_room`
     /// says whether the log has room for it.
     pub(super) fn decide(&self, project: Option<&ProjectId>, has_room: bool) -> Decision {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let now = Instant::now();
         if now >= state.period_end {
             state.period_end = now + PERIOD;
@@ -71,11 +71,7 @@ impl Budget {
 
     /// Returns the number of records that were left out since the last call.
     pub(super) fn take_left_out(&self) -> u64 {
-        mem::take(&mut self.lock().left_out)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BudgetState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        mem::take(&mut self.state.lock().left_out)
     }
 }
 

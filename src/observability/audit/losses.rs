@@ -2,10 +2,11 @@
 //! service, and in the audit log as soon as it can be written again.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::error;
 
 use super::record;
@@ -36,7 +37,7 @@ impl Losses {
 
     /// Reports a fault of the audit log, at most once a minute.
     pub(super) fn report(&self, reason: &dyn Display) {
-        let mut last = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_report.lock();
         if last.is_none_or(|last| last.elapsed() >= REPORT_PAUSE) {
             *last = Some(Instant::now());
             error!(%reason, "the audit log cannot be written");

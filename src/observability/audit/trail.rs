@@ -1,7 +1,8 @@
 //! What is known about a request while it is handled, from which its record is made.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::AuditLog;
 use super::record::{self, Outcome, Record};
@@ -68,13 +69,13 @@ impl Trail {
 
     /// Notes the strategy that finds out who sends the request.
     pub fn note_strategy(&self, strategy: &'static str) {
-        self.lock().strategy = Some(strategy);
+        self.facts.lock().strategy = Some(strategy);
     }
 
     /// Notes the client, which works on the project of `client` and this queue. `own_project` is
     /// the project of its credential or its headers.
     pub fn note_client(&self, client: &Client, own_project: &ProjectId, queue: Option<&QueueId>) {
-        let mut facts = self.lock();
+        let mut facts = self.facts.lock();
         facts.client = Some(client.clone());
         facts.own_project = Some(own_project.clone());
         facts.queue = queue.cloned();
@@ -83,7 +84,7 @@ impl Trail {
     /// Notes the decision of the policy about an action with this rule. `is_change` says whether
     /// the action is recorded when it is allowed.
     pub fn note_action(&self, rule: &'static str, is_change: bool, is_allowed: bool) {
-        let mut facts = self.lock();
+        let mut facts = self.facts.lock();
         if !facts.is_change || is_change || !is_allowed {
             facts.action = Some(rule);
         }
@@ -100,7 +101,7 @@ impl Trail {
         };
         let changes_nothing = (CLIENT_ERROR..SERVER_ERROR).contains(&response.status) || response.is_refusal;
         let change = {
-            let mut facts = self.lock();
+            let mut facts = self.facts.lock();
             facts.has_ended = true;
             if !response.is_refusal && !facts.is_recorded() {
                 return;
@@ -143,10 +144,6 @@ impl Trail {
             status: response.map(|response| response.status),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Facts {
@@ -163,7 +160,7 @@ impl Facts {
 
 impl Drop for Trail {
     fn drop(&mut self) {
-        let facts = self.lock();
+        let facts = self.facts.lock();
         if !facts.has_ended && facts.is_recorded() {
             self.log.write_change_later(record::line(&self.record(&facts, Outcome::Unknown, None)));
         }

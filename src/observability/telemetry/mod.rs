@@ -171,10 +171,9 @@ fn remote_context(header: impl Fn(&str) -> Option<String>) -> Context {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
-
     use opentelemetry_sdk::error::OTelSdkResult;
     use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -187,7 +186,7 @@ mod tests {
 
     impl SpanExporter for Spans {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(batch);
+            self.0.lock().extend(batch);
             Ok(())
         }
     }
@@ -205,10 +204,10 @@ mod tests {
         }
         let (child, clone) = (request.child("child", Part::Operation), request.clone());
         drop(request);
-        assert_eq!(spans.0.lock().unwrap().len(), 0);
+        assert_eq!(spans.0.lock().len(), 0);
         drop((clone, child));
 
-        let spans = spans.0.lock().unwrap();
+        let spans = spans.0.lock();
         let linked: Vec<_> =
             spans.iter().map(|span| span.links.iter().map(|link| &link.span_context).collect()).collect();
         let [ref of_request, ref of_child]: [Vec<_>; 2] = linked.try_into().unwrap();

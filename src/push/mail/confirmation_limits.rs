@@ -2,9 +2,9 @@
 //! subscriptions, or by one that it creates again and again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use sukkal_domain::{MailTo, ProjectId};
@@ -46,7 +46,7 @@ impl ConfirmationLimits {
     /// Counts a mail of a project to these recipients. Returns why it may not be sent, and then
     /// counts nothing.
     pub(super) fn count(&self, project: &ProjectId, mailto: &MailTo) -> Result<(), String> {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.sent.lock();
         let now = Instant::now();
         let is_recent = |time: &Instant| now.duration_since(*time) < PERIOD;
         let mut counted: BTreeSet<_> = mailto.recipients.iter().map(mailbox).collect();

@@ -4,8 +4,8 @@
 //! The pool of `lettre` is not used: it would keep a connection on which an attempt has timed out,
 //! and the late reply would be taken for that to the next mail.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lettre::Message;
@@ -15,6 +15,7 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::AsyncSmtpConnection;
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::ClientId;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, interval, timeout};
 use tokio_rustls::TlsConnector;
@@ -90,7 +91,7 @@ impl SmtpClient {
                 _ = interval.tick() => false,
             };
             let is_old = |(_, since): &mut (_, Instant)| is_stopping || since.elapsed() >= IDLE_DURATION_MAX;
-            let old: Vec<_> = self.unused().extract_if(.., is_old).collect();
+            let old: Vec<_> = self.unused.lock().extract_if(.., is_old).collect();
             for (connection, _) in old {
                 quit(connection);
             }
@@ -107,7 +108,7 @@ impl SmtpClient {
         };
         let response = transact(&mut connection, envelope, &mail).await?;
         if (200..300).contains(&response.status) {
-            self.unused().push((connection, Instant::now()));
+            self.unused.lock().push((connection, Instant::now()));
         } else {
             quit(connection);
         }
@@ -117,7 +118,7 @@ impl SmtpClient {
     /// Returns an unused connection that the server has not closed.
     async fn connected(&self) -> Option<AsyncSmtpConnection> {
         loop {
-            let (mut connection, _) = self.unused().pop()?;
+            let (mut connection, _) = self.unused.lock().pop()?;
             if connection.test_connected().await {
                 return Some(connection);
             }
@@ -144,10 +145,6 @@ impl SmtpClient {
             login.map_err(|error| unusable("the login at the mail server", &error))?;
         }
         Ok(connection)
-    }
-
-    fn unused(&self) -> MutexGuard<'_, Vec<(AsyncSmtpConnection, Instant)>> {
-        self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

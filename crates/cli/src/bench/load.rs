@@ -1,9 +1,10 @@
 //! The loop of one connection: it posts, or follows a feed, or claims and deletes, until the run
 //! ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,7 @@ impl SharedLoad {
     /// The statistics of a kind of request. They are locked for less than a microsecond per
     /// request.
     pub(super) fn stats(&self, kind: Kind) -> MutexGuard<'_, Stats> {
-        self.stats[kind as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        self.stats[kind as usize].lock()
     }
 }
 

@@ -1,12 +1,13 @@
 //! A complete run: creates and fills queues, opens connections, warms up, measures, and cleans up.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{interval, sleep_until};

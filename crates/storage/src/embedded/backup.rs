@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::PoisonError;
 
 use redb::TableDefinition;
 use sha2::{Digest, Sha256};
@@ -50,7 +49,7 @@ impl BackupParts {
     fn read(&mut self) -> Result<Vec<u8>, Error> {
         let mut part = Vec::with_capacity(PART_BYTES);
         part.extend_from_slice(std::mem::take(&mut self.start));
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut records = self.records.lock();
         let records = records.as_mut().ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))?;
         while part.len() < PART_BYTES && !self.has_ended {
             if let Some(record) = records.next() {

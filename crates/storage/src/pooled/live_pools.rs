@@ -1,9 +1,10 @@
 //! The pools that a process uses, by name.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -67,16 +68,16 @@ pub(super) struct LivePool {
 
 impl Pools {
     pub(super) fn all(&self) -> Arc<BTreeMap<PoolName, Arc<LivePool>>> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.live.read().clone()
     }
 
     pub(super) fn all_unusable(&self) -> Arc<BTreeMap<PoolName, UnusablePool>> {
-        self.unusable.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unusable.read().clone()
     }
 
     /// Logs why a queue cannot be created, at most once a minute.
     pub(super) fn warn_of_missing(&self, error: &Error) {
-        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned_at = self.warned_at.lock();
         if warned_at.is_none_or(|warned_at| warned_at.elapsed() >= WARNING_PAUSE) {
             *warned_at = Some(Instant::now());
             warn!(%error, "cannot create a queue");
@@ -86,11 +87,11 @@ impl Pools {
 
 impl RefusedUntil {
     pub(super) fn renew(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REFUSAL_TIME);
+        *self.0.write() = Some(Instant::now() + REFUSAL_TIME);
     }
 
     pub(super) fn is_in_future(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
+        self.0.read().is_some_and(|until| Instant::now() < until)
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a process remembers about the locations of queues.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
 use crate::{Driver, Epoch, Location};
@@ -47,8 +48,7 @@ impl Locations {
 }
 
 /// The watched queues, and where each is subscribed to.
-#[derive(Default)]
-pub(super) struct Subscribed(Mutex<HashMap<QueueId, Subscription>>);
+pub(super) type Subscribed = Mutex<HashMap<QueueId, Subscription>>;
 
 /// Where a watched queue is subscribed to.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,31 +59,11 @@ pub(super) enum Subscription {
     Ended,
 }
 
-impl Subscribed {
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, Subscription>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends the subscriptions in this pool, and returns their queues.
-    pub(super) fn end_in(&self, pool: &PoolName) -> Vec<QueueId> {
-        let mut subscribed = self.lock();
-        let in_pool = subscribed
-            .iter_mut()
-            .filter(|(_, subscription)| matches!(subscription, Subscription::At(Some(name)) if name == pool));
-        in_pool
-            .map(|(queue, subscription)| {
-                *subscription = Subscription::Ended;
-                queue.clone()
-            })
-            .collect()
-    }
-}
-
 impl Subscription {
     /// Returns the pool in which the queue is subscribed to, if it is in one.
-    pub(super) fn pool(self) -> Option<PoolName> {
+    pub(super) fn pool(&self) -> Option<&PoolName> {
         match self {
-            Self::At(pool) => pool,
+            Self::At(pool) => pool.as_ref(),
             Self::Ended => None,
         }
     }

@@ -40,17 +40,18 @@ mod tasks;
 mod watch;
 mod weak;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tokio::sync::broadcast;
 
 use self::known_pools::KnownPools;
 use self::live_pools::Pools;
 use self::locations::{EmptyLocations, Locations, Subscribed};
-use self::moves::RunningMoves;
 use super::embedded::EmbeddedStore;
 use super::redis::{RedisPools, RedisStore};
 use super::{DeliverySignal, Destinations, Driver, QueueUsage, Schedule, UriCipher};
@@ -73,7 +74,9 @@ struct PoolParts {
     pools: Pools,
     locations: Locations,
     empty_locations: EmptyLocations,
-    running_moves: RunningMoves,
+    /// The moves of queues that operations of this process wait for. A receiver is closed when its
+    /// move has ended.
+    running_moves: Mutex<HashMap<QueueId, tokio::sync::watch::Receiver<()>>>,
     subscribed: Subscribed,
     /// What queues in pools used when they were last measured, as far as this process remembers.
     last_usages: Cache<QueueId, QueueUsage>,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tokio::sync::broadcast;
 
 use super::known_pools::KnownPools;
 use super::live_pools::Pools;
 use super::locations::{EmptyLocations, Locations, PLACES_MAX, Subscribed};
-use super::moves::RunningMoves;
 use super::weak::WeakStore;
 use super::{Options, PoolParts, PooledStore};
 use crate::Driver;
@@ -53,7 +53,7 @@ impl PooledStore {
             pools: Pools::default(),
             locations: Locations::new(),
             empty_locations: EmptyLocations::new(),
-            running_moves: RunningMoves::default(),
+            running_moves: Mutex::default(),
             subscribed: Subscribed::default(),
             last_usages: Cache::new(PLACES_MAX),
             all_queues: Arc::new(WeakStore(parts.clone())),

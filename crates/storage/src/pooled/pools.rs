@@ -2,7 +2,7 @@
 //! queue.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -56,7 +56,7 @@ impl PooledStore {
             if !is_used {
                 debug!(pool = %name, "a connection to a pool is not used any more");
                 pool.redis.close();
-                let mut processed = self.0.pools.processed_before.write().unwrap_or_else(PoisonError::into_inner);
+                let mut processed = self.0.pools.processed_before.write();
                 *processed += pool.redis.processed();
             }
         }
@@ -64,8 +64,8 @@ impl PooledStore {
             live.get(*name).is_some_and(|now| now.config.uri != pool.config.uri)
         };
         let reopened: Vec<PoolName> = before.iter().filter(is_reopened).map(|(name, _)| name.clone()).collect();
-        *self.0.pools.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
-        *self.0.pools.unusable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(unusable);
+        *self.0.pools.live.write() = Arc::new(live);
+        *self.0.pools.unusable.write() = Arc::new(unusable);
         self.0.locations.clear();
         for pool in &reopened {
             self.follow_reopened_pool(pool);
@@ -150,7 +150,7 @@ impl PooledStore {
 
     /// Returns what this process has processed in all stores.
     pub(super) fn processed_in_all(&self) -> Processed {
-        let mut sum = *self.0.pools.processed_before.read().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = *self.0.pools.processed_before.read();
         for store in self.stores() {
             sum += store.processed();
         }

@@ -61,8 +61,10 @@ impl PooledStore {
     /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look
     /// for messages now, and so find the queues at their locations.
     pub(super) fn follow_reopened_pool(&self, pool: &PoolName) {
-        for queue in self.0.subscribed.end_in(pool) {
-            self.watchers().notify_all(&queue);
+        let mut subscribed = self.0.subscribed.lock();
+        for (queue, subscription) in subscribed.iter_mut().filter(|(_, at)| at.pool() == Some(pool)) {
+            *subscription = Subscription::Ended;
+            self.watchers().notify_all(queue);
         }
     }
 
@@ -71,8 +73,8 @@ impl PooledStore {
             self.pool(pool)?.redis.subscribe_to(queue).await?;
         }
         let before = self.0.subscribed.lock().insert(queue.clone(), Subscription::At(pool.cloned()));
-        if let Some(old) = before.and_then(Subscription::pool).filter(|old| Some(old) != pool)
-            && let Ok(old) = self.pool(&old)
+        if let Some(old) = before.as_ref().and_then(Subscription::pool).filter(|old| Some(*old) != pool)
+            && let Ok(old) = self.pool(old)
         {
             old.redis.unsubscribe_from(queue).await;
         }
@@ -92,9 +94,9 @@ impl NotificationSource for WeakStore {
 
     async fn unsubscribe(&self, queue: &QueueId) {
         let Ok(store) = self.upgrade() else { return };
-        let pool = store.0.subscribed.lock().remove(queue).and_then(Subscription::pool);
+        let subscription = store.0.subscribed.lock().remove(queue);
         store.0.management.unsubscribe_from(queue).await;
-        if let Some(Ok(pool)) = pool.map(|pool| store.pool(&pool)) {
+        if let Some(Ok(pool)) = subscription.as_ref().and_then(Subscription::pool).map(|pool| store.pool(pool)) {
             pool.redis.unsubscribe_from(queue).await;
         }
     }

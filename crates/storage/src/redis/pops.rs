@@ -2,10 +2,11 @@
 //! script is in flight are completed together by the next script.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ahash::HashMap;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -40,12 +41,12 @@ struct Pop {
 impl Pops {
     /// Notes that a pop was sent more than once.
     pub(super) fn note_repeated(&self, pop: ClaimId) {
-        self.state().repeated.insert(pop);
+        self.0.lock().repeated.insert(pop);
     }
 
     /// Forgets a pop that has been withdrawn.
     pub(super) fn forget(&self, pop: ClaimId) {
-        self.state().repeated.remove(&pop);
+        self.0.lock().repeated.remove(&pop);
     }
 
     /// Deletes the messages of a pop, even if the caller is dropped. It must not be called again
@@ -60,7 +61,7 @@ impl Pops {
 
     /// Gives a pop to the task of its queue. If there is none, returns the pops for a new one.
     fn enqueue(&self, queue: &QueueId, pop: Pop) -> Option<UnboundedReceiver<Pop>> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let pop = match state.tasks.get(queue) {
             Some(task) => task.send(pop).err()?.0,
             None => pop,
@@ -79,7 +80,7 @@ impl Pops {
             match self.run(&connection, &queue, &batch).await {
                 Ok(count) => batch.drain(..count).for_each(|pop| pop.end(Ok(()))),
                 Err(error) => {
-                    self.state().tasks.remove(&queue);
+                    self.0.lock().tasks.remove(&queue);
                     return batch.into_iter().for_each(|pop| pop.end(Err(error.clone())));
                 }
             }
@@ -89,7 +90,7 @@ impl Pops {
     /// Adds the pops that wait to those of the next script. Returns whether there are any; if not,
     /// the task must end.
     fn fill(&self, batch: &mut Vec<Pop>, queue: &QueueId, pops: &mut UnboundedReceiver<Pop>) -> bool {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         while batch.len() < POPS_MAX
             && let Ok(pop) = pops.try_recv()
         {
@@ -104,19 +105,15 @@ impl Pops {
     /// Returns the number of pops that the script has completed, which are the first ones.
     async fn run(&self, connection: &Connection, queue: &QueueId, pops: &[Pop]) -> Result<usize, Error> {
         let args: Vec<Bytes> = {
-            let repeated = &self.state().repeated;
+            let repeated = &self.0.lock().repeated;
             let flag = |id| Bytes::from_static(if repeated.contains(id) { b"repeated" } else { b"" });
             pops.iter().flat_map(|Pop { id, .. }| [arguments::claim(*id), flag(id)]).collect()
         };
         let mut reply = connection.run(&POP_COMPLETE, &QueueKeys::of(queue), &args).await?;
         let count = usize::try_from(reply.number()?).unwrap_or(usize::MAX).min(pops.len());
-        let repeated = &mut self.state().repeated;
+        let repeated = &mut self.0.lock().repeated;
         pops[..count].iter().for_each(|pop| _ = repeated.remove(&pop.id));
         Ok(count)
-    }
-
-    fn state(&self) -> MutexGuard<'_, PopState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

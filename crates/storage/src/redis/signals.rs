@@ -10,9 +10,10 @@
 //! later. A process does this after its start, too: it may be the successor of a lost one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
@@ -86,7 +87,7 @@ impl Signals {
         visit: impl Fn() + Send + 'static,
     ) -> broadcast::Receiver<DeliverySignal> {
         self.0.start.call_once(|| {
-            *self.connection() = Connected::new();
+            *self.0.connection.lock() = Connected::new();
             let (this, database) = (self.clone(), connection.database());
             let receive = move |payload: &[u8]| this.receive(payload, database);
             connection.follow(SIGNAL_CHANNEL, receive);
@@ -103,18 +104,18 @@ impl Signals {
 
     /// Records that this holder has the delivery lease of a queue.
     pub(super) fn note_holder(&self, queue: &QueueId, holder: Uuid) {
-        self.holders().insert(queue.clone(), holder);
+        self.0.holders.lock().insert(queue.clone(), holder);
     }
 
     /// Records that no holder of this process has the delivery lease of a queue.
     pub(super) fn forget_holder(&self, queue: &QueueId) {
-        self.holders().remove(queue);
+        self.0.holders.lock().remove(queue);
     }
 
     /// Returns whether this process takes leases that lost holders have not ended. After an outage
     /// of the store, it gives them time to renew their leases first.
     pub(super) fn replaces_lost_holders(&self) -> bool {
-        let connection = self.connection();
+        let connection = self.0.connection.lock();
         let is_connected =
             connection.heard_at.elapsed() <= HEARTBEAT_LIFETIME && Instant::now() >= connection.replaces_from;
         // Without signals, nothing is known of outages.
@@ -142,7 +143,7 @@ impl Signals {
     fn pass_on(&self, queue: QueueId, tag: &str, holder: Option<&[u8]>) {
         let is_own = match holder {
             None => self.is_chosen(tag),
-            Some(holder) if self.holders().get(&queue).is_some_and(|own| own.as_bytes() == holder) => true,
+            Some(holder) if self.0.holders.lock().get(&queue).is_some_and(|own| own.as_bytes() == holder) => true,
             Some(_other_process) => return,
         };
         self.send(DeliverySignal { queue, is_own });
@@ -160,12 +161,12 @@ impl Signals {
         if id == self.0.id {
             self.note_own_heartbeat();
         } else if its_database.parse() == Ok(database) {
-            self.peers().insert(id, Instant::now());
+            self.0.peers.lock().insert(id, Instant::now());
         }
     }
 
     fn note_own_heartbeat(&self) {
-        let (mut connection, now) = (self.connection(), Instant::now());
+        let (mut connection, now) = (self.0.connection.lock(), Instant::now());
         if connection.heard_at.elapsed() > HEARTBEAT_LIFETIME {
             connection.replaces_from = now + DELIVERY_LEASE_DURATION;
             connection.visit_at = Some(connection.replaces_from);
@@ -177,12 +178,12 @@ impl Signals {
     /// visited.
     fn forget_lost(&self) -> Option<Duration> {
         let mut lost_at = None;
-        self.peers().retain(|_, heard| {
+        self.0.peers.lock().retain(|_, heard| {
             let is_live = heard.elapsed() <= HEARTBEAT_LIFETIME;
             lost_at = lost_at.max(Some(*heard).filter(|_| !is_live));
             is_live
         });
-        let mut connection = self.connection();
+        let mut connection = self.0.connection.lock();
         if let Some(lost_at) = lost_at {
             // It may have renewed a lease until its next heartbeat was due.
             let expired_at = lost_at + HEARTBEAT_INTERVAL + DELIVERY_LEASE_DURATION;
@@ -195,14 +196,14 @@ impl Signals {
     fn is_chosen(&self, tag: &str) -> bool {
         let weight = |id: &Uuid| (xxh3_64(&[id.as_bytes(), tag.as_bytes()].concat()), *id);
         let own = weight(&self.0.id);
-        let peers = self.peers();
+        let peers = self.0.peers.lock();
         let mut live = peers.iter().filter(|(_, heard)| heard.elapsed() <= HEARTBEAT_LIFETIME);
         live.all(|(id, _)| weight(id) < own)
     }
 
     /// Returns whether the due queues are to be visited now, once.
     fn take_visit(&self) -> bool {
-        self.connection().visit_at.take_if(|at| *at <= Instant::now()).is_some()
+        self.0.connection.lock().visit_at.take_if(|at| *at <= Instant::now()).is_some()
     }
 
     /// Publishes a heartbeat of this process again and again, and notices the loss of other ones.
@@ -218,18 +219,6 @@ impl Signals {
                 visit();
             }
         }
-    }
-
-    fn connection(&self) -> MutexGuard<'_, Connected> {
-        self.0.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn peers(&self) -> MutexGuard<'_, HashMap<Uuid, Instant>> {
-        self.0.peers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn holders(&self) -> MutexGuard<'_, HashMap<QueueId, Uuid>> {
-        self.0.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thiserror::Error;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
@@ -102,14 +103,14 @@ impl ServerVerifier {
     }
 
     fn current(&self) -> Arc<WebPkiServerVerifier> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.lock().clone()
     }
 
     /// Reads the trusted certificates again.
     fn reload(&self) -> Arc<WebPkiServerVerifier> {
         match self.ca.as_deref().map(read_roots) {
             Some(Ok(roots)) => {
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = verifier_of(roots);
+                *self.current.lock() = verifier_of(roots);
             }
             Some(Err(error)) => warn!(%error, "the certificates that were read before are used"),
             None => {}
@@ -218,7 +219,7 @@ impl OwnCertificate {
 
 impl ResolvesClientCert for OwnCertificate {
     fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         match read_own(&self.certificate, &self.key) {
             Ok(read) => *current = Arc::new(read),
             Err(error) => warn!(%error, "the certificate that was read before is used"),

@@ -9,7 +9,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use axum::extract::Request;
 use axum::http::header::EXPECT;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tower_http::timeout::{DeadlineBody, TimeoutBody};
 
 use crate::api::http::server::connection::Connection;
@@ -93,7 +94,7 @@ impl RequestBody {
     /// the client sends a body of which the handler has read nothing.
     pub(super) async fn drain(&self) -> bool {
         let (is_unread, is_sending, is_arriving) = {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             state.share = None;
             let is_arriving = state.is_sending && state.progress != Progress::Failed;
             (state.progress == Progress::Unread, state.is_sending, is_arriving)
@@ -110,22 +111,18 @@ impl RequestBody {
 
     /// Returns whether the client may send more of the body than has been read.
     pub(super) fn is_unread(&self) -> bool {
-        self.state().progress != Progress::Complete && !self.is_end_stream()
+        self.0.lock().progress != Progress::Complete && !self.is_end_stream()
     }
 
     /// Returns when the last part arrived for which a reader had to wait.
     pub(super) fn last_arrival(&self) -> Option<Instant> {
-        self.state().last_arrival
+        self.0.lock().last_arrival
     }
 
     /// Takes the bytes that arrive from now on from this share of a memory budget, until the body
     /// is drained.
     pub(super) fn charge_to(&self, share: MemoryShare) {
-        self.state().share = Some(share);
-    }
-
-    fn state(&self) -> MutexGuard<'_, DrainState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().share = Some(share);
     }
 }
 
@@ -139,7 +136,7 @@ impl HttpBody for RequestBody {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let DrainState { source, pause_max, last_arrival, share, connection, progress, .. } = &mut *self.state();
+        let DrainState { source, pause_max, last_arrival, share, connection, progress, .. } = &mut *self.0.lock();
         let charged = |frame: Result<Frame<Bytes>, axum::Error>| {
             let bytes = frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
             share.as_ref().map_or(Ok(()), |share| share.take(bytes)).map_err(axum::Error::new)?;
@@ -170,14 +167,14 @@ impl HttpBody for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.state().source {
+        match &self.0.lock().source {
             Source::Untimed(body) => body.is_end_stream(),
             Source::Timed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.state().source {
+        match &self.0.lock().source {
             Source::Untimed(body) => body.size_hint(),
             Source::Timed(body) => body.size_hint(),
         }

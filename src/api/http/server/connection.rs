@@ -5,13 +5,14 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use futures::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -210,12 +211,12 @@ impl Connection {
     /// Lets the connection become a WebSocket after its next response.
     pub(in crate::api::http) fn upgrade(&self, serve: ServeUpgraded) {
         self.set_protocol(Protocol::WebSocket);
-        *self.upgraded.lock().unwrap_or_else(PoisonError::into_inner) = Some(serve);
+        *self.upgraded.lock() = Some(serve);
     }
 
     /// Returns what serves the connection from now on, if it was upgraded.
     pub(super) fn take_upgrade(&self) -> Option<ServeUpgraded> {
-        self.upgraded.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.upgraded.lock().take()
     }
 
     pub(super) fn state(&self) -> u64 {

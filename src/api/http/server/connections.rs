@@ -14,9 +14,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -105,7 +106,7 @@ impl Connections {
         let close = self.closing.child_token();
         let unsent = UnsentParts::new(self.response_timeout);
         let connection = Arc::new(Connection::new(peer, self.open.start, unsent, close.clone()));
-        self.open.lock().insert(number, connection.clone());
+        self.open.by_number.lock().insert(number, connection.clone());
         let serve = self.unknown_turns.serve(connection.clone(), serve(connection.clone(), close));
         let (open, counted) = (self.open.clone(), self.counts.count());
         self.tasks.spawn(async move {
@@ -116,7 +117,7 @@ impl Connections {
             // An upgrade that nobody has taken refers to its own connection.
             drop(connection.take_upgrade());
             drop(counted);
-            open.lock().remove(&number);
+            open.by_number.lock().remove(&number);
             drop(permit);
         });
     }
@@ -130,10 +131,6 @@ impl Connections {
 }
 
 impl OpenConnections {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
-        self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes room for a new connection. Clients that are unknown come first: their oldest
     /// connection is ended, if it is as old as [`IDLE_MIN`]. If unknown clients have half of the
     /// connections, one of theirs closes after its next response.
@@ -142,7 +139,7 @@ impl OpenConnections {
     /// [`IDLE_MIN`], or lets another one close after its next response, preferably one that has a
     /// request. Returns whether there is such a connection.
     fn close_one(&self) -> bool {
-        let open = self.lock();
+        let open = self.by_number.lock();
         let before_us =
             micros_since(self.start).saturating_sub(u64::try_from(IDLE_MIN.as_micros()).unwrap_or(u64::MAX));
         let unknown = || open.values().filter(|connection| !connection.is_known());
@@ -172,7 +169,7 @@ impl OpenConnections {
     /// Ends the connections whose clients send a head or accept a response too slowly, and notes
     /// each. Closes those that are idle for too long.
     fn end_late(&self, limits: ServerLimits, note: impl Fn()) {
-        for connection in self.lock().values().filter(|one| !one.is_aborted()) {
+        for connection in self.by_number.lock().values().filter(|one| !one.is_aborted()) {
             if connection.unsent.is_late() || connection.is_head_late(limits.head_timeout) {
                 connection.abort();
                 note();

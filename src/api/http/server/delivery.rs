@@ -9,13 +9,14 @@
 //! TTL ends.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 use crate::broker::undelivered::ReturnGuard;
 
@@ -25,26 +26,22 @@ use crate::broker::undelivered::ReturnGuard;
 pub(in crate::api::http) struct PendingDeliveries(Arc<Mutex<Vec<ReturnGuard>>>);
 
 impl PendingDeliveries {
-    fn guards(&self) -> MutexGuard<'_, Vec<ReturnGuard>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether there are no guards.
     pub(super) fn is_empty(&self) -> bool {
-        self.guards().is_empty()
+        self.0.lock().is_empty()
     }
 
     /// Adds guards.
     pub(super) fn add(&self, guards: impl Iterator<Item = ReturnGuard>) {
         let mut guards = guards.peekable();
         if guards.peek().is_some() {
-            self.guards().extend(guards);
+            self.0.lock().extend(guards);
         }
     }
 
     /// Takes all guards.
     pub(super) fn take(&self) -> Vec<ReturnGuard> {
-        std::mem::take(&mut *self.guards())
+        std::mem::take(&mut *self.0.lock())
     }
 
     /// Disarms all guards, because everything is written.
@@ -92,7 +89,7 @@ impl HttpBody for GuardedBody {
             || matches!(frame, Poll::Ready(None))
         {
             let return_guard = self.return_guard.take();
-            self.deliveries.guards().extend(return_guard);
+            self.deliveries.0.lock().extend(return_guard);
         }
         frame
     }

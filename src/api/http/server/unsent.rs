@@ -3,10 +3,11 @@
 //! connection.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use sukkal_base::memory_budget::MemoryShare;
@@ -56,7 +57,7 @@ impl UnsentParts {
 
     /// Returns whether the client accepts a part too slowly.
     pub(super) fn is_late(&self) -> bool {
-        let deadlines = lock(&self.deadlines);
+        let deadlines = self.deadlines.lock();
         // Most connections have no part, and the time is not needed then.
         !deadlines.by_number.is_empty() && {
             let now = Instant::now();
@@ -67,7 +68,7 @@ impl UnsentParts {
     /// Returns the bytes as a part that must be written in the time for its size and that of the
     /// others.
     pub(super) fn watch(&self, bytes: Bytes, memory: Option<Held>) -> Bytes {
-        let mut deadlines = lock(&self.deadlines);
+        let mut deadlines = self.deadlines.lock();
         // The client may accept all other parts first.
         deadlines.bytes += bytes.len() as u64;
         let time = Duration::from_millis(deadlines.bytes * 1_000 / BYTES_PER_SECOND_MIN);
@@ -79,10 +80,6 @@ impl UnsentParts {
     }
 }
 
-fn lock(deadlines: &Mutex<Deadlines>) -> MutexGuard<'_, Deadlines> {
-    deadlines.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
@@ -91,7 +88,7 @@ impl AsRef<[u8]> for Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let mut deadlines = lock(&self.deadlines);
+        let mut deadlines = self.deadlines.lock();
         deadlines.by_number.remove(&self.number);
         deadlines.bytes -= self.bytes.len() as u64;
     }

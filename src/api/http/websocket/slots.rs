@@ -2,8 +2,9 @@
 //! until another one needs it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Error;
@@ -46,7 +47,7 @@ impl Slots {
     /// Takes a slot, if necessary that of the unknown client that has had one for longest.
     pub(super) fn take(&self, is_known: bool) -> Result<Slot, Error> {
         let max = self.0.max;
-        let mut taken = self.taken();
+        let mut taken = self.0.taken.lock();
         let is_full = taken.known + taken.unknown.len() >= max;
         let has_share = !is_known && taken.unknown.len() >= max.div_ceil(UNKNOWN_SHARE);
         if is_full || has_share {
@@ -64,10 +65,6 @@ impl Slots {
         }
         Ok(slot)
     }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Slot {
@@ -79,7 +76,7 @@ impl Slot {
     /// Keeps the slot, because the client is known now.
     pub(super) fn keep(&mut self) {
         let Some(number) = self.number else { return };
-        let mut taken = self.slots.taken();
+        let mut taken = self.slots.0.taken.lock();
         if taken.unknown.remove(&number).is_some() {
             taken.known += 1;
             self.number = None;
@@ -89,7 +86,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken();
+        let mut taken = self.slots.0.taken.lock();
         match self.number {
             Some(number) => drop(taken.unknown.remove(&number)),
             None => taken.known -= 1,

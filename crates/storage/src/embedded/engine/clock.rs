@@ -2,8 +2,10 @@
 //! move it for each queue.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 use sukkal_domain::QueueId;
 
@@ -18,14 +20,14 @@ impl Clock {
     /// Returns the time that applies to this queue.
     pub(crate) fn now_us(&self, queue: &QueueId) -> u64 {
         let Some(offsets) = self.offsets_us.get() else { return now_us() };
-        let offsets = offsets.lock().unwrap_or_else(PoisonError::into_inner);
+        let offsets = offsets.lock();
         now_us().saturating_add_signed(offsets.get(queue).copied().unwrap_or(0))
     }
 
     /// Moves the clock of one queue.
     pub(crate) fn set(&self, queue: &QueueId, offset_us: i64) {
         let offsets = self.offsets_us.get_or_init(Mutex::default);
-        offsets.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.clone(), offset_us);
+        offsets.lock().insert(queue.clone(), offset_us);
     }
 }
 

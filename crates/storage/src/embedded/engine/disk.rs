@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use redb::StorageBackend;
 use rustix::fs::fstatvfs;
 use tracing::{error, info};
@@ -68,7 +69,7 @@ impl Disk {
 
     /// Returns the length that the engine sees, in bytes.
     pub(crate) fn length(&self) -> u64 {
-        self.overflow().length
+        self.overflow.lock().length
     }
 
     /// Returns the size of the file and the free space of its file system. Returns `None` if the
@@ -78,7 +79,7 @@ impl Disk {
             return None;
         };
         let free_bytes = free_bytes(file)?;
-        Some(DiskUsage { file_bytes: self.overflow().allocated, free_bytes })
+        Some(DiskUsage { file_bytes: self.overflow.lock().allocated, free_bytes })
     }
 
     /// Returns whether the next growth of the file may fail.
@@ -88,7 +89,7 @@ impl Disk {
             FreeSpace::Unknown => true,
             FreeSpace::OfFileSystem(file) => {
                 // The engine doubles its file, and later adds this maximum each time.
-                let next = self.overflow().length.clamp(GROWTH_MIN, GROWTH_MAX);
+                let next = self.overflow.lock().length.clamp(GROWTH_MIN, GROWTH_MAX);
                 free_bytes(file).is_none_or(|free| free < 2 * next)
             }
         }
@@ -96,7 +97,7 @@ impl Disk {
 
     /// Writes the overflow to the backend. Fails with [`Error::DiskFull`] if it still does not fit.
     pub(crate) fn write_back(&self) -> Result<(), Error> {
-        let mut overflow = self.overflow();
+        let mut overflow = self.overflow.lock();
         self.try_write_back(&mut overflow).map_err(|reason| {
             if !overflow.lacked_space {
                 error!(%reason, "the disk of the store is full");
@@ -108,19 +109,19 @@ impl Disk {
 
     /// Returns whether the disk was full, and [`Self::space_recovered`] was not called since.
     pub(crate) fn lacked_space(&self) -> bool {
-        self.overflow().lacked_space
+        self.overflow.lock().lacked_space
     }
 
     /// Records that the disk has space for the largest post that is allowed by default.
     pub(crate) fn space_recovered(&self) {
-        if std::mem::take(&mut self.overflow().lacked_space) {
+        if std::mem::take(&mut self.overflow.lock().lacked_space) {
             info!("the disk of the store has room again");
         }
     }
 
     /// Discards the overflow, which an aborted transaction no longer needs.
     pub(crate) fn discard_overflow(&self) {
-        self.overflow().pages.clear();
+        self.overflow.lock().pages.clear();
     }
 
     fn try_write_back(&self, overflow: &mut Overflow) -> io::Result<()> {
@@ -133,19 +134,15 @@ impl Disk {
         }
         Ok(())
     }
-
-    fn overflow(&self) -> MutexGuard<'_, Overflow> {
-        self.overflow.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl StorageBackend for DiskHandle {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.overflow().length)
+        Ok(self.0.overflow.lock().length)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let overflow = self.0.overflow();
+        let overflow = self.0.overflow.lock();
         if offset + out.len() as u64 <= overflow.allocated {
             drop(overflow);
             return self.0.backend.read(offset, out);
@@ -159,7 +156,7 @@ impl StorageBackend for DiskHandle {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut overflow = self.0.overflow();
+        let mut overflow = self.0.overflow.lock();
         match self.0.backend.set_len(len) {
             Ok(()) => overflow.allocated = len,
             Err(error) if is_full(&error) && len > overflow.length => {}
@@ -171,7 +168,7 @@ impl StorageBackend for DiskHandle {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut overflow = self.0.overflow();
+        let mut overflow = self.0.overflow.lock();
         if !overflow.pages.is_empty() {
             self.0.try_write_back(&mut overflow)?;
         }
@@ -180,7 +177,7 @@ impl StorageBackend for DiskHandle {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut overflow = self.0.overflow();
+        let mut overflow = self.0.overflow.lock();
         if offset < HEADER_BYTES && overflow.length > overflow.allocated {
             // The header may contain the new length, and a file that is shorter than that cannot be
             // opened.

@@ -3,10 +3,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use redb::backends::InMemoryBackend;
 use redb::{DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend, WriteTransaction};
 use tracing::{info, warn};
@@ -107,12 +108,7 @@ impl Engine {
 
     /// Returns the open engine. Fails while it is being reopened.
     fn opened(&self) -> Result<Arc<Opened>, Error> {
-        let current = match self.current.try_read() {
-            Ok(current) => Some(current),
-            Err(TryLockError::Poisoned(current)) => Some(current.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        let opened = current.and_then(|current| current.opened.clone());
+        let opened = self.current.try_read().and_then(|current| current.opened.clone());
         opened.ok_or_else(|| Error::Unavailable("the disk has failed".to_owned()))
     }
 
@@ -143,7 +139,7 @@ impl Engine {
 
     /// Returns all records as they are now; `None` if others are being read.
     pub(super) fn records(&self) -> Result<Option<SharedRecords>, Error> {
-        let mut current = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.records.lock();
         if current.strong_count() > 0 {
             return Ok(None);
         }
@@ -168,7 +164,7 @@ impl Engine {
     }
 
     fn reopen_if_due(&self) -> Result<(), Error> {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         if current.last_attempt.elapsed() >= REOPEN_INTERVAL {
             current.last_attempt = Instant::now();
             self.reopen(&mut current)?;
@@ -178,8 +174,8 @@ impl Engine {
 
     fn reopen(&self, current: &mut Current) -> Result<(), Error> {
         warn!(store = %self.place, "the disk has failed; reopening the store");
-        if let Some(records) = self.records.lock().unwrap_or_else(PoisonError::into_inner).upgrade() {
-            records.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(records) = self.records.lock().upgrade() {
+            records.lock().take();
         }
         if let Some(stopped) = current.opened.take() {
             let deadline = Instant::now() + READERS_TIMEOUT;

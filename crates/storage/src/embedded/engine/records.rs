@@ -1,7 +1,8 @@
 //! All records of the file as they were at one time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use redb::{AccessGuard, Range, ReadableDatabase, StorageError};
 
 use crate::Error;

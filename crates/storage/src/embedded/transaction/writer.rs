@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{mem, thread};
 
+use parking_lot::{Condvar, Mutex};
 use redb::Durability;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 use tokio::time::timeout;
@@ -179,9 +180,9 @@ impl Writer {
 
     /// Waits until all queued operations are done, and stops the thread.
     pub(crate) fn close(&self) {
-        self.queue.lock().is_closed = true;
+        self.queue.waiting.lock().is_closed = true;
         self.queue.arrived.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             error!("the writer thread of the store panicked");
         }
@@ -189,12 +190,8 @@ impl Writer {
 }
 
 impl JobQueue {
-    fn lock(&self) -> MutexGuard<'_, QueuedJobs> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn put(&self, job: Box<dyn Job>) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if !waiting.is_closed {
             waiting.jobs.push_back(job);
             self.arrived.notify_one();
@@ -204,16 +201,18 @@ impl JobQueue {
     /// Returns the next batch. Returns an empty batch if none has arrived at `until`, and `None` if
     /// the queue is closed and empty.
     fn next_batch(&self, until: Option<Instant>) -> Option<Vec<Box<dyn Job>>> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         while waiting.jobs.is_empty() {
             if waiting.is_closed {
                 return None;
             }
-            waiting = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.arrived.wait(&mut waiting),
                 Some(Duration::ZERO) => return Some(Vec::new()),
-                Some(time) => self.arrived.wait_timeout(waiting, time).unwrap_or_else(PoisonError::into_inner).0,
-            };
+                Some(time) => {
+                    self.arrived.wait_for(&mut waiting, time);
+                }
+            }
         }
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_JOBS_MAX
@@ -281,7 +280,7 @@ impl WriterThread {
                 }
                 // They go after the operations that have arrived meanwhile, so that those run
                 // between two steps.
-                self.queue.lock().jobs.extend(again);
+                self.queue.waiting.lock().jobs.extend(again);
             }
             Err(WriteFailure::Job(_)) if batch.len() > 1 => {
                 for job in batch {
@@ -367,7 +366,7 @@ impl WriterThread {
 
 impl Drop for WriterThread {
     fn drop(&mut self) {
-        let mut waiting = self.queue.lock();
+        let mut waiting = self.queue.waiting.lock();
         waiting.is_closed = true;
         waiting.jobs.clear();
     }

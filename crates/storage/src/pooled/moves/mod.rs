@@ -8,14 +8,11 @@
 //! one that has died (`resolve.rs`). Operations wait meanwhile (`waiting.rs`).
 
 mod resolve;
-mod running;
 mod waiting;
 
 use std::sync::Arc;
 
 use tracing::{debug, warn};
-
-pub(super) use self::running::RunningMoves;
 
 use super::PooledStore;
 use super::live_pools::LivePool;

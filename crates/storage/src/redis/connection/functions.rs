@@ -6,7 +6,6 @@
 //! answered, and a full server that has lost the library can still be emptied. A user that may not
 //! call functions gets the same, at several times the cost.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::bytes_utils::Str;
@@ -14,6 +13,7 @@ use fred::clients::Client;
 use fred::error::Error as FredError;
 use fred::interfaces::{ClientLike, FunctionInterface, LuaInterface};
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -100,12 +100,12 @@ impl Functions {
 
     /// Returns whether scripts replace functions at the moment.
     fn are_paused(&self) -> bool {
-        self.refused_at().is_some_and(|at| at.elapsed() < PAUSE_AFTER_REFUSAL)
+        self.refused_at.lock().is_some_and(|at| at.elapsed() < PAUSE_AFTER_REFUSAL)
     }
 
     /// Lets scripts replace functions for a while.
     fn pause(&self, refusal: &FredError) {
-        let refused_before = self.refused_at().replace(Instant::now());
+        let refused_before = self.refused_at.lock().replace(Instant::now());
         if refused_before.is_none() {
             let reason = refusal.details();
             warn!(reason, "Redis does not run the functions of Sukkal, and runs slower scripts instead");
@@ -114,13 +114,9 @@ impl Functions {
 
     /// Records that the server runs functions.
     fn resume(&self) {
-        if self.refused_at().take().is_some() {
+        if self.refused_at.lock().take().is_some() {
             info!("Redis runs the functions of Sukkal again");
         }
-    }
-
-    fn refused_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.refused_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

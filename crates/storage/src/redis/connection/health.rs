@@ -1,13 +1,13 @@
 //! The health of a server: whether it can be used, and whether its disk is full. A change is logged
 //! once, with the reason.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fred::clients::Client;
 use fred::error::{Error as FredError, ErrorKind};
 use fred::interfaces::ClientLike;
 use fred::types::config::Config;
+use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 use super::failure::is_redis_reply;
@@ -79,7 +79,7 @@ impl Health {
         {
             return self.mark_unavailable(refusal.details());
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.availability == Availability::Available {
             return;
         }
@@ -95,8 +95,11 @@ impl Health {
     /// has no other connection.
     pub(super) fn note_disconnection(&self, reason: &FredError) {
         if self.clients.iter().all(|client| !client.is_connected()) {
-            let reason =
-                if self.state().has_replied { describe(reason) } else { describe_with_hint(reason, self.uses_tls) };
+            let reason = if self.state.lock().has_replied {
+                describe(reason)
+            } else {
+                describe_with_hint(reason, self.uses_tls)
+            };
             self.mark_unavailable(&reason);
         }
     }
@@ -110,7 +113,7 @@ impl Health {
 
     /// Records that the server cannot be used.
     fn mark_unavailable(&self, reason: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let was_unavailable = matches!(state.availability, Availability::Unavailable(_));
         state.availability = Availability::Unavailable(reason.to_owned());
         // Reasons may alternate, for instance those of a proxy that has no server behind it.
@@ -122,7 +125,7 @@ impl Health {
 
     /// Records that the server has refused a command for a reason that its operator can remove.
     pub(super) fn note_refusal(&self, reason: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if self.is_logged && state.may_log() {
             warn!(server = self.address, reason, "the store refuses commands");
             state.last_logged = Some((reason.to_owned(), Instant::now()));
@@ -131,7 +134,7 @@ impl Health {
 
     /// Returns why the server cannot be used, if that is known.
     pub(super) fn unavailable_reason(&self) -> Option<String> {
-        match &self.state().availability {
+        match &self.state.lock().availability {
             Availability::Unavailable(reason) => Some(reason.clone()),
             Availability::Unknown | Availability::Available => None,
         }
@@ -140,7 +143,7 @@ impl Health {
     /// Records whether the last write failed because the disk is full; `full_disk` is the error
     /// reply.
     pub(super) fn note_write(&self, full_disk: Option<&str>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match (&state.full_disk, full_disk) {
             (None, Some(reason)) => {
                 error!(server = self.address, reason, "the disk of the store is full");
@@ -152,11 +155,7 @@ impl Health {
     }
 
     pub(super) fn has_full_disk(&self) -> bool {
-        self.state().full_disk.is_some()
-    }
-
-    fn state(&self) -> MutexGuard<'_, HealthState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().full_disk.is_some()
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -17,6 +17,7 @@ use fred::types::Value;
 use fred::types::config::{
     Config, ConnectionConfig, PerformanceConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig,
 };
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -92,13 +93,13 @@ impl Pool {
 
     /// Returns whether the server has not replied to any command since that moment.
     pub(super) fn is_silent_since(&self, moment: Instant) -> bool {
-        self.connections.iter().all(|connection| *lock(&connection.last_reply) < moment)
+        self.connections.iter().all(|connection| *connection.last_reply.lock() < moment)
     }
 
     /// Returns how long there has been no connection at all, counted from the first call that found
     /// none.
     pub(super) fn disconnected_for(&self) -> Duration {
-        let mut since = lock(&self.disconnected_since);
+        let mut since = self.disconnected_since.lock();
         if self.is_connected() {
             *since = None;
         } else {
@@ -163,7 +164,7 @@ impl PooledConnection {
         let reply = timeout_at(end, attempt).await.unwrap_or_else(elapsed);
         match reply.as_ref().err() {
             refusal if refusal.is_none_or(is_redis_reply) => {
-                *lock(&self.last_reply) = Instant::now();
+                *self.last_reply.lock() = Instant::now();
                 self.health.note_reply(refusal);
                 if refusal.is_some_and(is_read_only) {
                     self.reconnect_to_another_master();
@@ -178,7 +179,7 @@ impl PooledConnection {
     /// Replaces the connection unless the server has replied to any command since `began`.
     fn reconnect_if_silent_since(&self, began: Instant) {
         // A client that is already connecting would reconnect once more afterwards.
-        let is_alive = *lock(&self.last_reply) >= began || !self.client.is_connected();
+        let is_alive = *self.last_reply.lock() >= began || !self.client.is_connected();
         if is_alive || self.is_reconnecting.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -200,7 +201,7 @@ impl PooledConnection {
             (self.client.clone(), self.last_reply.clone(), self.is_reconnecting.clone());
         tokio::spawn(async move {
             let _next_attempt_sees_the_outcome = client.force_reconnection().await;
-            *lock(&last_reply) = Instant::now();
+            *last_reply.lock() = Instant::now();
             sleep(pause).await;
             is_reconnecting.store(false, Ordering::SeqCst);
         });
@@ -265,8 +266,4 @@ pub(super) async fn keep_connected(client: Client, connected: impl Fn(), failed:
         }
     };
     tokio::join!(announce, connect, report_failures);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,13 @@
 //! The connections to a server that serve only posts with a receipt, and the bound on such posts.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ahash::HashMap;
 use bytes::Bytes;
 use fred::bytes_utils::Str;
 use fred::error::Error as FredError;
 use fred::types::config::Config;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::functions::{is_missing, is_refused};
@@ -72,7 +73,7 @@ impl Receipts {
         }
         // After any other failure, a new connection finds out again what the server can confirm.
         if matches!(attempt, Ok((_, Ok(()))) | Err(ReceiptFailure::TooFewReplicas(_))) {
-            self.free().push(connection);
+            self.free.lock().push(connection);
         }
         attempt
     }
@@ -95,7 +96,7 @@ impl Receipts {
         connection.fsync_proof(level).map_err(ReceiptFailure::Unsupported)?;
         let checked = connection.require_replicas(level).await;
         if matches!(checked, Ok(()) | Err(ReceiptFailure::TooFewReplicas(_))) {
-            self.free().push(connection);
+            self.free.lock().push(connection);
         }
         checked
     }
@@ -112,7 +113,7 @@ impl Receipts {
         let taken = async {
             let wait_max = deadline.saturating_duration_since(Instant::now());
             let permit = admission.acquire(project, wait_max).await.map_err(|_| elapsed())?;
-            let free = std::iter::from_fn(|| self.free().pop()).find(ReceiptConnection::is_connected);
+            let free = std::iter::from_fn(|| self.free.lock().pop()).find(ReceiptConnection::is_connected);
             match free {
                 Some(connection) => Ok((permit, connection)),
                 None => Ok((permit, ReceiptConnection::open(&self.config).await?)),
@@ -122,11 +123,7 @@ impl Receipts {
     }
 
     fn admission(&self, level: Durability) -> Arc<Admission> {
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut levels = self.levels.lock();
         levels.entry(level).or_insert_with(|| Admission::new(CONNECTIONS_MAX)).clone()
-    }
-
-    fn free(&self) -> MutexGuard<'_, Vec<ReceiptConnection>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

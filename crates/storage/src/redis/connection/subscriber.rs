@@ -6,7 +6,7 @@
 //! queue. Then it notifies all waiters of the queue.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -14,6 +14,7 @@ use fred::error::Error as FredError;
 use fred::interfaces::EventInterface;
 use fred::types::Message;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep};
@@ -70,7 +71,10 @@ impl Subscriber {
             self.servers.spawn(self.clone().renew_subscriptions());
         });
         let name = QueueKeys::of(queue).queue();
-        self.channels().entry(name.clone()).or_insert_with(|| Channel { queue: queue.clone(), subscription: None });
+        self.channels
+            .lock()
+            .entry(name.clone())
+            .or_insert_with(|| Channel { queue: queue.clone(), subscription: None });
         let deadline = Instant::now() + SUBSCRIBE_TIMEOUT;
         loop {
             match self.try_to_subscribe(&name).await {
@@ -86,7 +90,7 @@ impl Subscriber {
 
     pub(in crate::redis) async fn unsubscribe(&self, queue: &QueueId) {
         let name = QueueKeys::of(queue).queue();
-        let subscription = self.channels().remove(&name).and_then(|channel| channel.subscription);
+        let subscription = self.channels.lock().remove(&name).and_then(|channel| channel.subscription);
         if let Some(server) = subscription.and_then(|(server, _)| server.upgrade()) {
             self.listener(&server).unsubscribe(&name).await;
         }
@@ -101,7 +105,7 @@ impl Subscriber {
         }
         let listener = self.listener(&server);
         let connection = listener.subscribe(name).await.inspect_err(|_| self.servers.refresh_soon())?;
-        let is_wanted = match self.channels().get_mut(name) {
+        let is_wanted = match self.channels.lock().get_mut(name) {
             Some(channel) => {
                 channel.subscription = Some((Arc::downgrade(&server), connection));
                 true
@@ -121,10 +125,6 @@ impl Subscriber {
         })
     }
 
-    fn channels(&self) -> MutexGuard<'_, HashMap<String, Channel>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Passes notifications on to the watchers.
     async fn receive(&self, client: &Client) {
         let mut messages = client.message_rx();
@@ -133,7 +133,8 @@ impl Subscriber {
                 Ok(message) => self.deliver(&message),
                 Err(RecvError::Lagged(missed)) => {
                     warn!(missed, "notifications arrived too fast and some were missed; all waiters are notified");
-                    let queues: Vec<QueueId> = self.channels().values().map(|channel| channel.queue.clone()).collect();
+                    let queues: Vec<QueueId> =
+                        self.channels.lock().values().map(|channel| channel.queue.clone()).collect();
                     for queue in &queues {
                         self.watchers.notify_all(queue);
                     }
@@ -144,7 +145,7 @@ impl Subscriber {
     }
 
     fn deliver(&self, message: &Message) {
-        let queue = self.channels().get(&*message.channel).map(|channel| channel.queue.clone());
+        let queue = self.channels.lock().get(&*message.channel).map(|channel| channel.queue.clone());
         let notification = message.value.as_str().and_then(|payload| read_notification(&payload));
         if let (Some(queue), Some((available, older))) = (queue, notification) {
             self.watchers.notify(&queue, available, older);
@@ -167,7 +168,7 @@ impl Subscriber {
     /// Returns the channels whose subscription has ended, by the server that has their queue.
     fn ended_subscriptions(&self) -> Vec<Vec<(String, QueueId)>> {
         let mut by_server: HashMap<*const Server, Vec<(String, QueueId)>> = HashMap::new();
-        for (name, channel) in &*self.channels() {
+        for (name, channel) in &*self.channels.lock() {
             let server = self.servers.of_slot(self.servers.slot(name));
             if let (Some((subscribed_server, connection)), Some(server)) = (&channel.subscription, server)
                 && !is_current(subscribed_server, *connection, &server)

@@ -15,11 +15,12 @@ mod request;
 mod retry_slots;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::HashMap;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -106,7 +107,7 @@ impl PostBatcher {
         let permit = post.durability.map(|_| self.connection.receipt_permit(slot, queue.project())).transpose()?;
         let request = Request::new(queue, post, sender, permit);
         let key = GroupKey { slot, durability: post.durability };
-        if self.groups().get(&key).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
+        if self.groups.lock().get(&key).is_some_and(|group| group.waiting.len() >= WAITING_MAX) {
             return Err(Error::Overloaded);
         }
         self.enqueue(key, request);
@@ -135,7 +136,7 @@ impl PostBatcher {
 
     /// Adds a request to those that wait. Returns whether a task must be started for it.
     fn push(&self, key: GroupKey, request: Request) -> bool {
-        let mut groups = self.groups();
+        let mut groups = self.groups.lock();
         let group = groups.entry(key).or_default();
         let place = match key.durability {
             // Admission has put these requests in order.
@@ -204,7 +205,7 @@ impl PostBatcher {
     /// Takes the requests of the next script, grouped into parts. The task must end if there are
     /// none.
     fn next_batch(&self, key: GroupKey) -> Option<Vec<Vec<Request>>> {
-        let mut groups = self.groups();
+        let mut groups = self.groups.lock();
         let group = groups.get_mut(&key)?;
         let (mut batch, mut messages, mut bytes, mut tenants) = (Vec::new(), 0, 0, 0);
         while let Some(request) = group.waiting.front() {
@@ -228,7 +229,7 @@ impl PostBatcher {
     }
 
     fn take_waiting(&self, key: GroupKey) -> VecDeque<Request> {
-        self.groups().get_mut(&key).map(|group| std::mem::take(&mut group.waiting)).unwrap_or_default()
+        self.groups.lock().get_mut(&key).map(|group| std::mem::take(&mut group.waiting)).unwrap_or_default()
     }
 
     /// Runs the script for a batch with this key. Returns the outcome of each part, and whether the
@@ -273,10 +274,6 @@ impl PostBatcher {
         };
         let outcomes = batch.iter().map(|_| receipt.reply.bytes()).collect::<Result<_, _>>()?;
         Ok((outcomes, receipt.durability))
-    }
-
-    fn groups(&self) -> MutexGuard<'_, HashMap<GroupKey, Group>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

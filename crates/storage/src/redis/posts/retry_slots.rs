@@ -4,8 +4,9 @@
 //! each slot for a while. So there is one small record per slot and not one per post.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 /// All retry slots of this process.
@@ -37,7 +38,7 @@ impl RetrySlots {
 
     /// Returns a free slot. It prefers the one that was used last, so that few are ever created.
     pub(super) fn acquire(&self) -> RetrySlot {
-        let mut free = lock(&self.free_slots);
+        let mut free = self.free_slots.lock();
         let (name, sequence) = free.sequences.pop().unwrap_or_else(|| {
             free.created += 1;
             (format!("{}-{}", self.process, free.created), 1)
@@ -60,10 +61,6 @@ impl RetrySlot {
 
 impl Drop for RetrySlot {
     fn drop(&mut self) {
-        lock(&self.free_slots).sequences.push((mem::take(&mut self.name), self.sequence + 1));
+        self.free_slots.lock().sequences.push((mem::take(&mut self.name), self.sequence + 1));
     }
-}
-
-fn lock(free_slots: &Mutex<FreeSlots>) -> MutexGuard<'_, FreeSlots> {
-    free_slots.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! The requests of a connection with HTTP/2 that are in progress.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -37,39 +38,35 @@ impl Activity {
         Self { connection, idle_timeout, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, ActivityState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records that a request has arrived.
     pub(super) fn begin(this: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> Arc<InProgress> {
-        this.state().requests += 1;
+        this.state.lock().requests += 1;
         this.connection.begin_request();
         Arc::new(InProgress { activity: this.clone(), _permit: permit })
     }
 
     /// Returns whether there is no request.
     pub(super) fn is_idle(&self) -> bool {
-        self.state().requests == 0
+        self.state.lock().requests == 0
     }
 
     /// Records that no further request is accepted.
     pub(super) fn begin_to_close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closing = true;
         state.idle_since = Instant::now();
     }
 
     /// Returns when [`Self::is_idle_for_long`] may become true.
     pub(super) fn next_check(&self) -> Instant {
-        let state = self.state();
+        let state = self.state.lock();
         let idle_max = self.idle_max(&state);
         if state.requests == 0 { state.idle_since + idle_max } else { Instant::now() + idle_max }
     }
 
     /// Returns whether there has been no request for so long that the connection ends.
     pub(super) fn is_idle_for_long(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.requests == 0 && state.idle_since.elapsed() >= self.idle_max(&state)
     }
 
@@ -80,7 +77,7 @@ impl Activity {
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        let mut state = self.activity.state();
+        let mut state = self.activity.state.lock();
         state.requests -= 1;
         if state.requests == 0 {
             state.idle_since = Instant::now();

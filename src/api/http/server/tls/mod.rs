@@ -4,9 +4,10 @@ mod files;
 mod subject;
 
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -74,7 +75,7 @@ impl Tls {
             let files = self.files.clone();
             match spawn_blocking(move || files.load()).await {
                 Ok(Ok(configurations)) => {
-                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = configurations;
+                    *self.current.write() = configurations;
                     info!("the TLS certificate has been reloaded");
                 }
                 Ok(Err(error)) => warn!(%error, "cannot reload the TLS certificate; the old one stays in use"),
@@ -99,7 +100,7 @@ impl Tls {
     }
 
     fn configuration(&self) -> Arc<ServerConfig> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         if self.asks_for_client_certificates {
             current.with_client_certificates.clone()
         } else {

@@ -34,10 +34,10 @@ impl Servers {
         loop {
             let has_changed = match self.fetch_slot_map(&mut next_server).await {
                 Ok(ranges) => {
-                    *self.lookup_failure() = None;
+                    *self.0.lookup_failure.lock() = None;
                     let has_changed = self.assign(ranges);
                     if has_changed {
-                        info!(servers = self.map().servers.len(), "the slot map of the cluster has changed");
+                        info!(servers = self.0.map.read().servers.len(), "the slot map of the cluster has changed");
                     }
                     has_changed
                 }
@@ -60,7 +60,7 @@ impl Servers {
     /// seeds at once; the error is that of one of them.
     async fn fetch_slot_map(&self, next_server: &mut usize) -> Result<Vec<SlotRange>, String> {
         let mut servers: Vec<_> =
-            self.map().servers.iter().map(|(address, server)| (address.clone(), server.clone())).collect();
+            self.0.map.read().servers.iter().map(|(address, server)| (address.clone(), server.clone())).collect();
         servers.sort_by(|(one, _), (other, _)| one.cmp(other));
         for _ in 0..servers.len() {
             let (address, server) = &servers[*next_server % servers.len()];

@@ -12,11 +12,12 @@ mod cluster_slots;
 mod sentinels;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fred::types::config::{Config, Server as Address, ServerConfig};
 use fred::util::redis_keyslot;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -144,26 +145,26 @@ impl Servers {
 
     /// Returns the server that has a slot, if it is known.
     pub(super) fn of_slot(&self, slot: u16) -> Option<Arc<Server>> {
-        self.map().of_slots.get(usize::from(slot)).cloned().flatten()
+        self.0.map.read().of_slots.get(usize::from(slot)).cloned().flatten()
     }
 
     /// Returns the admission that bounds the operations on a slot: that of its server.
     pub(super) fn admission(&self, slot: u16) -> Arc<Admission> {
-        let map = self.map();
+        let map = self.0.map.read();
         let server = map.of_slots.get(usize::from(slot)).and_then(Option::as_ref);
         server.map_or(&self.0.unassigned_admission, |server| &server.admission).clone()
     }
 
     /// Returns the load of all servers together.
     pub(super) fn load(&self) -> Load {
-        self.map().servers.values().map(|server| server.admission.load()).sum()
+        self.0.map.read().servers.values().map(|server| server.admission.load()).sum()
     }
 
     /// Returns a slot of a server that is connected, or slot 0 if there is none.
     pub(super) fn connected_slot(&self) -> u16 {
         let is_connected =
             |server: &Option<Arc<Server>>| server.as_ref().is_some_and(|server| server.pool.is_connected());
-        let slot = self.map().of_slots.iter().position(is_connected);
+        let slot = self.0.map.read().of_slots.iter().position(is_connected);
         slot.and_then(|slot| u16::try_from(slot).ok()).unwrap_or_default()
     }
 
@@ -171,7 +172,7 @@ impl Servers {
     /// not known.
     pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
         let mut by_server: HashMap<*const Server, Vec<u16>> = HashMap::new();
-        for (slot, server) in (0..).zip(&self.map().of_slots) {
+        for (slot, server) in (0..).zip(&self.0.map.read().of_slots) {
             if let Some(server) = server {
                 by_server.entry(Arc::as_ptr(server)).or_default().push(slot);
             }
@@ -188,7 +189,7 @@ impl Servers {
     pub(super) fn unavailable_reason(&self, slot: u16) -> Option<String> {
         match self.of_slot(slot) {
             Some(server) => server.pool.health.unavailable_reason(),
-            None => self.lookup_failure().as_ref().map(|failure| failure.reason.clone()),
+            None => self.0.lookup_failure.lock().as_ref().map(|failure| failure.reason.clone()),
         }
     }
 
@@ -196,7 +197,7 @@ impl Servers {
     pub(super) fn disconnected_for(&self, slot: u16) -> Duration {
         match self.of_slot(slot) {
             Some(server) => server.pool.disconnected_for(),
-            None => self.lookup_failure().as_ref().map_or(Duration::ZERO, |failure| failure.since.elapsed()),
+            None => self.0.lookup_failure.lock().as_ref().map_or(Duration::ZERO, |failure| failure.since.elapsed()),
         }
     }
 
@@ -204,7 +205,7 @@ impl Servers {
     pub(super) fn slot_with_full_disk(&self) -> Option<u16> {
         let is_full =
             |server: &Option<Arc<Server>>| server.as_ref().is_some_and(|server| server.pool.health.has_full_disk());
-        self.map().of_slots.iter().position(is_full).and_then(|slot| u16::try_from(slot).ok())
+        self.0.map.read().of_slots.iter().position(is_full).and_then(|slot| u16::try_from(slot).ok())
     }
 
     /// Requests an early read of the slot map, because an attempt has failed.
@@ -214,20 +215,12 @@ impl Servers {
 
     /// Records why the servers are not known. A new reason is logged.
     fn note_lookup_failure(&self, reason: String) {
-        let mut failure = self.lookup_failure();
+        let mut failure = self.0.lookup_failure.lock();
         if failure.as_ref().is_none_or(|known| known.reason != reason) {
             error!(reason, "the store cannot be used");
         }
         let since = failure.take().map_or_else(Instant::now, |known| known.since);
         *failure = Some(LookupFailure { reason, since });
-    }
-
-    fn lookup_failure(&self) -> MutexGuard<'_, Option<LookupFailure>> {
-        self.0.lookup_failure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn map(&self) -> RwLockReadGuard<'_, SlotMap> {
-        self.0.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses this server for everything. Returns whether it is another one than before.
@@ -238,7 +231,7 @@ impl Servers {
     /// Replaces the slot map. Returns whether it has changed.
     fn assign(&self, ranges: Vec<SlotRange>) -> bool {
         let slots = if self.are_clustered() { SLOTS } else { 1 };
-        let mut map = self.0.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.map.write();
         let mut next = SlotMap { servers: HashMap::new(), of_slots: vec![None; usize::from(slots)] };
         for SlotRange { first, last, address } in ranges {
             let server = next.servers.entry(address.clone()).or_insert_with(|| match map.servers.get(&address) {

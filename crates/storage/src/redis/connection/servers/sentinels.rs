@@ -9,7 +9,7 @@
 //! epoch is the right one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -17,6 +17,7 @@ use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
 use fred::types::config::{Config, Server as Address};
 use fred::types::{ClusterHash, CustomCommand, FromValue, Value};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -77,13 +78,13 @@ impl Servers {
     }
 
     fn note_master(&self, group: &Group, sentinel: &str, answer: Master) {
-        let mut state = group.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = group.state.lock();
         if state.failures.remove(sentinel).is_some() {
             info!(sentinel, "the Sentinel can be used");
         }
         let is_lost = || self.disconnected_for(0) > MASTER_GIVEN_UP_AFTER;
         if replaces(state.master.as_ref(), &answer, is_lost) {
-            *self.lookup_failure() = None;
+            *self.0.lookup_failure.lock() = None;
             if self.use_only(answer.address.clone()) {
                 info!(
                     master = shown(&answer.address),
@@ -97,7 +98,7 @@ impl Servers {
     }
 
     fn note_sentinel_failure(&self, group: &Group, sentinel: &str, reason: &str) {
-        let mut state = group.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = group.state.lock();
         let is_new = state.failures.insert(sentinel.to_owned(), reason.to_owned()).is_none();
         if state.master.is_some() {
             if is_new {
