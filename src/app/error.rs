@@ -94,3 +94,33 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] io::Error),
 }
+
+impl Error {
+    /// Returns whether an option is wrong, or the store that it names cannot be used.
+    #[must_use]
+    pub fn is_of_options(&self) -> bool {
+        match self {
+            Self::OpenStore(_)
+            | Self::RedisTls(_)
+            | Self::NoFile(_)
+            | Self::NoMigration { .. }
+            | Self::Migration(MigrationError::Pools)
+            | Self::NoKey
+            | Self::Refused(_)
+            | Self::Bind { .. }
+            | Self::Exposed(_)
+            | Self::MovableClock(_)
+            | Self::Authentication(_)
+            | Self::AdminToken(_)
+            | Self::AuditLog(_)
+            | Self::ListenerTls(_) => true,
+            Self::Restore(_)
+            | Self::Migration(_)
+            | Self::Pools
+            | Self::Store(_)
+            | Self::MailPassword(_)
+            | Self::Push(_)
+            | Self::Io(_) => false,
+        }
+    }
+}

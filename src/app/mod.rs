@@ -10,7 +10,7 @@ mod store;
 pub use self::error::Error;
 pub use self::maintenance::{Migrated, check, compact, migrate, rekey, restore};
 pub use self::serve::{runtime, serve, server_limits};
-pub use self::service::{new_token, push, service};
+pub use self::service::{push, service};
 pub use self::store::schedule;
 pub use crate::broker::Rekeyed;
 pub use sukkal_storage::migration::{Counts, MigrationError, MigrationStep};

@@ -131,12 +131,6 @@ fn admin_token(config: &Config) -> Result<Option<Token>, Error> {
     Token::parse(text.trim()).map(Some).ok_or_else(invalid)
 }
 
-/// Returns the text of a new token, which can be the `admin_token` of the service.
-#[must_use]
-pub fn new_token() -> Zeroizing<String> {
-    Token::random().reveal()
-}
-
 /// Returns the signer of URLs, if there is a key.
 fn signer(config: &Config) -> Option<Signer> {
     let keys = &config.signed_url;

@@ -8,10 +8,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::store;
+use super::{Failure, store};
 use crate::app::{self, Check};
 use crate::config::Config;
-use sukkal_cli::exit::{BAD_OPTION, fail};
 
 #[derive(Args, Debug)]
 #[group(skip)]
@@ -23,22 +22,10 @@ pub(super) struct Options {
     repair: bool,
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
-    let config = match options.store.load() {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    match check(&config, options.repair) {
-        Ok(check) => match print_report(&check) {
-            Ok(()) if check.findings.is_empty() => ExitCode::SUCCESS,
-            Ok(()) => ExitCode::FAILURE,
-            Err(error) => fail(1, &error.to_string()),
-        },
-        Err(error @ (app::Error::OpenStore(_) | app::Error::RedisTls(_) | app::Error::Refused(_))) => {
-            fail(BAD_OPTION, &error.to_string())
-        }
-        Err(error) => fail(1, &error.to_string()),
-    }
+pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let check = check(&options.store.load()?, options.repair)?;
+    print_report(&check)?;
+    Ok(if check.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[tokio::main]

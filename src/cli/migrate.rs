@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::serve;
-use crate::app::{self, Check, Counts, Migrated, MigrationError, MigrationStep, StoreUri};
+use super::{Failure, serve, store};
+use crate::app::{self, Check, Counts, Migrated, MigrationStep, StoreUri};
 use crate::config::Config;
-use sukkal_cli::exit::{BAD_OPTION, FAILED, fail, print_message};
+use sukkal_cli::exit::{BAD_OPTION, print_message};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -29,52 +29,33 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Loads all options, with the target as the configured store. Prints an error and returns the
-    /// exit code if they cannot be used.
-    fn load(&self) -> Result<(StoreUri, Config), ExitCode> {
+    /// Loads all options, with the target as the configured store.
+    fn load(&self) -> Result<(StoreUri, Config), Failure> {
         // The text may contain a password, so it is not shown.
         let parse = |option: &str, uri: &str| {
-            uri.parse::<StoreUri>().map_err(|error| fail(BAD_OPTION, &format!("{option} is invalid: {error}")))
+            uri.parse::<StoreUri>().map_err(|error| Failure(BAD_OPTION, format!("{option} is invalid: {error}")))
         };
-        let config = Config::load(self.config.as_deref(), serve::environment(), &[]);
-        let mut config = config.map_err(|error| fail(BAD_OPTION, &error.to_string()))?;
+        let mut config = Config::load(self.config.as_deref(), serve::environment(), &[])?;
         let from = parse("--from", &self.from)?;
         if let Some(to) = &self.to {
             config.store = parse("--to", to)?;
         }
-        for warning in &config.warnings {
-            print_message(&format!("warning: {warning}"));
-        }
+        store::print_warnings(&config);
         Ok((from, config))
     }
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
-    let (from, config) = match options.load() {
-        Ok(loaded) => loaded,
-        Err(code) => return code,
-    };
-    let migrated = match migrate(&from, &config) {
-        Ok(migrated) => migrated,
-        Err(
-            error @ (app::Error::OpenStore(_)
-            | app::Error::RedisTls(_)
-            | app::Error::Refused(_)
-            | app::Error::NoMigration { .. }
-            | app::Error::Migration(MigrationError::Pools)),
-        ) => return fail(BAD_OPTION, &error.to_string()),
-        Err(error) => return fail(FAILED, &format!("{error}; the migration is not complete and can be repeated")),
-    };
-    let result = match migrated {
+pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let (from, config) = options.load()?;
+    let repeatable = |reason| format!("{reason}; the migration is not complete and can be repeated");
+    let result = match migrate(&from, &config).map_err(|error| Failure::of(&error, repeatable))? {
         Migrated::Now => format!("the migration is complete; start Sukkal with --store {}", config.store),
         Migrated::Before => "the migration was complete before, and nothing was changed; what the embedded store has \
                              received since is not in Redis"
             .to_owned(),
     };
-    match writeln!(io::stdout().lock(), "{result}") {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(FAILED, &error.to_string()),
-    }
+    writeln!(io::stdout().lock(), "{result}")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[tokio::main]

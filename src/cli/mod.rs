@@ -13,6 +13,7 @@ mod restore;
 mod serve;
 mod store;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -41,7 +42,6 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one command")]
 enum Command {
     /// Serves the API until SIGTERM, SIGINT or SIGHUP. This is the default command
     Serve(serve::Options),
@@ -95,6 +95,35 @@ enum Command {
     Man(manual::Options),
 }
 
+/// Why a command has failed: the exit code, and the reason for the operator.
+struct Failure(u8, String);
+
+impl Failure {
+    /// The failure of a command that has begun its work. `explain` adds to the reason.
+    fn of(error: &app::Error, explain: impl FnOnce(String) -> String) -> Self {
+        let reason = error.to_string();
+        if error.is_of_options() { Self(exit::BAD_OPTION, reason) } else { Self(exit::FAILED, explain(reason)) }
+    }
+}
+
+impl From<app::Error> for Failure {
+    fn from(error: app::Error) -> Self {
+        Self::of(&error, |reason| reason)
+    }
+}
+
+impl From<config::Error> for Failure {
+    fn from(error: config::Error) -> Self {
+        Self(exit::BAD_OPTION, error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self(exit::FAILED, error.to_string())
+    }
+}
+
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -105,7 +134,7 @@ pub fn run() -> ExitCode {
     if let Err(error) = cli.check_flags() {
         command.error(ErrorKind::ArgumentConflict, error).exit();
     }
-    match cli.command {
+    let outcome = match cli.command {
         Some(Command::Serve(options)) => serve::run(&options),
         Some(Command::Ready(options)) => ready::run(&options),
         Some(Command::Check(options)) => check::run(&options),
@@ -113,16 +142,17 @@ pub fn run() -> ExitCode {
         Some(Command::Restore(options)) => restore::run(&options),
         Some(Command::Rekey(options)) => rekey::run(&options),
         Some(Command::Migrate(options)) => migrate::run(&options),
-        Some(Command::Bench(options)) => bench::run(&options),
+        Some(Command::Bench(options)) => Ok(bench::run(&options)),
         Some(Command::Client(command)) => {
             warn_about_variables();
-            client::run(&command, app::new_token)
+            Ok(client::run(&command, &cli.client))
         }
-        Some(Command::Config) => manual::text(&config::explained_defaults()),
-        Some(Command::Completions { shell }) => manual::completions(shell),
-        Some(Command::Man(options)) => manual::man(&options, command),
+        Some(Command::Config) => Ok(manual::text(&config::explained_defaults())),
+        Some(Command::Completions { shell }) => Ok(manual::completions(shell)),
+        Some(Command::Man(options)) => Ok(manual::man(&options, command)),
         None => serve::run(&cli.serve),
-    }
+    };
+    outcome.unwrap_or_else(|Failure(code, reason)| exit::fail(code, &reason))
 }
 
 /// Warns about environment variables whose names resemble those of the commands of the client.
@@ -139,7 +169,8 @@ fn command() -> clap::Command {
     // The commands of the client pass their flags on to their own commands. `sukkal` does not,
     // because its other commands do not have these flags.
     let command = Cli::command().mut_args(|argument| argument.global(false));
-    command.mut_subcommands(|noun| if noun.get_name() == "bench" { noun } else { client::with_queue_names(noun) })
+    let is_of_client = |noun: &clap::Command| client::Command::has_subcommand(noun.get_name());
+    command.mut_subcommands(|noun| if is_of_client(&noun) { client::with_flags(noun) } else { noun })
 }
 
 impl Cli {

@@ -18,9 +18,9 @@ use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-use super::serve;
+use super::{Failure, serve};
 use crate::config::Bind;
-use sukkal_cli::exit::fail;
+use sukkal_cli::exit::FAILED;
 
 /// Longer than the service takes to detect that its store does not respond.
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -31,31 +31,22 @@ const SEE_LOG: &str = "the log of the service says more";
 const SAME_OPTIONS: &str =
     "start the service, or give this command the options, variables and file with which it was started";
 
-pub(super) fn run(options: &serve::Options) -> ExitCode {
-    let (bind, scheme) = match options.load() {
-        Ok(config) => {
-            let scheme = if config.tls.certificate.is_some() { Scheme::Https } else { Scheme::Http };
-            (config.operations.bind.unwrap_or(config.bind), scheme)
-        }
-        Err(code) => return code,
-    };
-    let address = match local_address(&bind) {
-        Ok(address) => address,
-        Err(error) => return fail(1, &format!("cannot resolve the address {bind}: {error}")),
-    };
+pub(super) fn run(options: &serve::Options) -> Result<ExitCode, Failure> {
+    let config = options.load()?;
+    let scheme = if config.tls.certificate.is_some() { Scheme::Https } else { Scheme::Http };
+    let bind = config.operations.bind.unwrap_or(config.bind);
+    let unresolved = |error| Failure(FAILED, format!("cannot resolve the address {bind}: {error}"));
+    let address = local_address(&bind).map_err(unresolved)?;
     let url = format!("{}://{address}/readyz", if scheme == Scheme::Https { "https" } else { "http" });
-    match get_readiness(address, scheme) {
-        Ok(response) if response.status == "204" => ExitCode::SUCCESS,
-        Ok(response) => {
-            let advice = if response.status == "503" { SEE_LOG } else { SAME_OPTIONS };
-            fail(1, &format!("{url} answers {response}; {advice}"))
-        }
+    let (reason, sees_log) = match get_readiness(address, scheme) {
+        Ok(response) if response.status == "204" => return Ok(ExitCode::SUCCESS),
+        Ok(response) => (format!("answers {response}"), response.status == "503"),
         Err(error) => {
             let is_slow = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-            let advice = if is_slow { SEE_LOG } else { SAME_OPTIONS };
-            fail(1, &format!("{url} does not answer: {error}; {advice}"))
+            (format!("does not answer: {error}"), is_slow)
         }
-    }
+    };
+    Err(Failure(FAILED, format!("{url} {reason}; {}", if sees_log { SEE_LOG } else { SAME_OPTIONS })))
 }
 
 #[derive(Clone, Copy, PartialEq)]

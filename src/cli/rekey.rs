@@ -6,27 +6,17 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::store;
+use super::{Failure, store};
 use crate::app::{self, Rekeyed};
 use crate::config::Config;
-use sukkal_cli::exit::{BAD_OPTION, FAILED, fail, print_message};
+use sukkal_cli::exit::print_message;
 
-pub(super) fn run(options: &store::Options) -> ExitCode {
-    let config = match options.load() {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    match rekey(&config) {
-        Ok(result) => match print_result(&result) {
-            Ok(()) if result.is_complete && result.unreadable == 0 => ExitCode::SUCCESS,
-            Ok(()) => ExitCode::from(FAILED),
-            Err(error) => fail(FAILED, &error.to_string()),
-        },
-        Err(
-            error @ (app::Error::OpenStore(_) | app::Error::RedisTls(_) | app::Error::Refused(_) | app::Error::NoKey),
-        ) => fail(BAD_OPTION, &error.to_string()),
-        Err(error) => fail(FAILED, &format!("{error}; what was encrypted stays so, and the command can be repeated")),
-    }
+pub(super) fn run(options: &store::Options) -> Result<ExitCode, Failure> {
+    let repeatable = |reason| format!("{reason}; what was encrypted stays so, and the command can be repeated");
+    let result = rekey(&options.load()?).map_err(|error| Failure::of(&error, repeatable))?;
+    print_result(&result)?;
+    let needs_no_other_key = result.is_complete && result.unreadable == 0;
+    Ok(if needs_no_other_key { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[tokio::main]

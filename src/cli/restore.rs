@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::store;
+use super::{Failure, store};
 use crate::app;
-use sukkal_cli::exit::{BAD_OPTION, FAILED, fail};
+use sukkal_cli::exit::BAD_OPTION;
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -20,22 +20,13 @@ pub(super) struct Arguments {
     store: store::Options,
 }
 
-pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let config = match arguments.store.load() {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let config = arguments.store.load()?;
     let name = arguments.file.display();
-    let backup = match File::open(&arguments.file) {
-        Ok(backup) => backup,
-        Err(error) => return fail(BAD_OPTION, &format!("cannot read {name}: {error}")),
-    };
-    match app::restore(backup, &config) {
-        Ok(records) => match writeln!(io::stdout().lock(), "restored {records} records to {}", config.store) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(FAILED, &error.to_string()),
-        },
-        Err(error @ app::Error::NoFile(_)) => fail(BAD_OPTION, &error.to_string()),
-        Err(error) => fail(FAILED, &format!("cannot restore {name}: {error}")),
-    }
+    let unreadable = |error| Failure(BAD_OPTION, format!("cannot read {name}: {error}"));
+    let backup = File::open(&arguments.file).map_err(unreadable)?;
+    let unusable = |error| Failure::of(&error, |reason| format!("cannot restore {name}: {reason}"));
+    let records = app::restore(backup, &config).map_err(unusable)?;
+    writeln!(io::stdout().lock(), "restored {records} records to {}", config.store)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -11,10 +11,10 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
 
-use super::log;
+use super::{Failure, log};
 use crate::app;
-use crate::config::Config;
-use sukkal_cli::exit::{BAD_OPTION, fail};
+use crate::config::{self, Config};
+use sukkal_cli::exit::BAD_OPTION;
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(super) struct Options {
@@ -31,41 +31,21 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Loads all options. Prints an error and returns the exit code if they cannot be used.
-    pub(super) fn load(&self) -> Result<Config, ExitCode> {
+    /// Loads all options.
+    pub(super) fn load(&self) -> Result<Config, config::Error> {
         let flags = [("bind", self.bind.clone()), ("store", self.store.clone())];
-        let config = Config::load(self.config.as_deref(), environment(), &flags);
-        config.map_err(|error| fail(BAD_OPTION, &error.to_string()))
+        Config::load(self.config.as_deref(), environment(), &flags)
     }
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
-    let config = match options.load() {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    if let Err(error) = log::start(&config.log) {
-        return fail(BAD_OPTION, &error);
-    }
+pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let config = options.load()?;
+    log::start(&config.log).map_err(|error| Failure(BAD_OPTION, error))?;
     for warning in &config.warnings {
         warn!("{warning}");
     }
-    match serve(&config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(
-            error @ (app::Error::OpenStore(_)
-            | app::Error::RedisTls(_)
-            | app::Error::Refused(_)
-            | app::Error::Bind { .. }
-            | app::Error::Exposed(_)
-            | app::Error::MovableClock(_)
-            | app::Error::Authentication(_)
-            | app::Error::AdminToken(_)
-            | app::Error::AuditLog(_)
-            | app::Error::ListenerTls(_)),
-        ) => fail(BAD_OPTION, &error.to_string()),
-        Err(error) => fail(1, &error.to_string()),
-    }
+    serve(&config)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn serve(config: &Config) -> Result<(), app::Error> {

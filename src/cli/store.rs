@@ -1,13 +1,12 @@
 //! The options of commands that work on a store: `check`, `compact`, `restore` and `rekey`.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 
-use super::serve;
+use super::{Failure, serve};
 use crate::config::Config;
-use sukkal_cli::exit::{BAD_OPTION, fail, print_message};
+use sukkal_cli::exit::print_message;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -20,14 +19,17 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Loads all options. Prints an error and returns the exit code if they cannot be used.
-    pub(super) fn load(&self) -> Result<Config, ExitCode> {
+    /// Loads all options, and prints their warnings.
+    pub(super) fn load(&self) -> Result<Config, Failure> {
         let flags = [("store", self.store.clone())];
-        let config = Config::load(self.config.as_deref(), serve::environment(), &flags);
-        let config = config.map_err(|error| fail(BAD_OPTION, &error.to_string()))?;
-        for warning in &config.warnings {
-            print_message(&format!("warning: {warning}"));
-        }
+        let config = Config::load(self.config.as_deref(), serve::environment(), &flags)?;
+        print_warnings(&config);
         Ok(config)
+    }
+}
+
+pub(super) fn print_warnings(config: &Config) {
+    for warning in &config.warnings {
+        print_message(&format!("warning: {warning}"));
     }
 }

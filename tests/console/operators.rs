@@ -20,7 +20,7 @@ over_both_stores! {
 }
 
 async fn an_operator_sees_projects_sets_quotas_and_hands_out_tokens(store: Store) {
-    let admin_token = sukkal::app::new_token().to_string();
+    let admin_token = sukkal_domain::Token::random().reveal().to_string();
     let options = [
         ("SUKKAL_ADMIN_MODE", "true"),
         ("SUKKAL_AUTH__STRATEGIES", "tokens"),

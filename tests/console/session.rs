@@ -8,7 +8,7 @@ use support::sukkal::{CLIENT, Sukkal};
 
 /// Returns a service whose callers need a token, and the token of its admin.
 pub(super) fn with_tokens() -> (Sukkal, String) {
-    let token = sukkal::app::new_token().to_string();
+    let token = sukkal_domain::Token::random().reveal().to_string();
     let options =
         [("SUKKAL_ADMIN_MODE", "true"), ("SUKKAL_AUTH__STRATEGIES", "tokens"), ("SUKKAL_TOKENS__ADMIN_TOKEN", &*token)];
     (Sukkal::start_with("memory:", &options), token)

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use sukkal::app;
+use sukkal_domain::Token;
 use tempfile::TempDir;
 
 use super::read;
@@ -156,7 +156,7 @@ impl Machine {
     /// Writes the token of an administrator for the commands. Returns the options that require TLS
     /// and tokens.
     fn secure(&self, authority: &Authority) -> String {
-        let token = app::new_token();
+        let token = Token::random().reveal();
         let Certificate { certificate, key } = authority.issue("server", "/CN=sukkal");
         fs::write(self.path("etc/credentials"), format!("Authorization: Bearer {}\n", *token)).unwrap();
         format!(

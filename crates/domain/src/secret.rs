@@ -26,6 +26,12 @@ impl Secret {
     }
 }
 
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
 impl Default for Secret {
     /// Returns no secret.
     fn default() -> Self {
@@ -42,8 +48,6 @@ impl fmt::Debug for Secret {
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of serde would show the value.
-        String::deserialize(deserializer)
-            .map(|text| Self(text.into()))
-            .map_err(|_| D::Error::custom("a secret is text, in quotes"))
+        String::deserialize(deserializer).map(Self::from).map_err(|_| D::Error::custom("a secret is text, in quotes"))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::app;
+use sukkal_domain::Token;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ const SECRET: &str = "a secret that signs the URLs of these tests";
 
 /// Starts a server that issues tokens. Returns it with the token of its admin.
 fn with_tokens(store: &str, others: &[(&str, &str)]) -> (Audited, String) {
-    let token = app::new_token().to_string();
+    let token = Token::random().reveal().to_string();
     let environment = [
         (STRATEGIES, "tokens,proxy"),
         (TRUSTED_PROXIES, "127.0.0.2"),
@@ -136,7 +136,7 @@ async fn each_kind_of_refusal_is_recorded() {
     let (server, admin) = with_tokens("memory:", &[]);
     let api = server.sukkal.project("shop");
     let (reader, _) = create_token(&api, &admin, "shop", "reader").await;
-    let unknown = app::new_token().to_string();
+    let unknown = Token::random().reveal().to_string();
     let get = || api.get(QUEUE);
 
     for (request, status, strategy, action) in [
@@ -200,7 +200,7 @@ async fn no_secret_and_no_body_is_in_the_log() {
     let (mut server, admin) = with_tokens("memory:", &[("SUKKAL_PUSH__ALLOWED_NETWORKS", "127.0.0.0/8")]);
     let api = server.sukkal.project("shop");
     let (manager, _) = create_token(&api, &admin, "shop", "manager").await;
-    let unknown = app::new_token().to_string();
+    let unknown = Token::random().reveal().to_string();
     let query = format!("{QUEUE}?{QUERY}={QUERY}&wait=0");
 
     answered(api.put(&query).bearer_auth(&manager).header("X-Other", HEADER).json(&json!({ "k": BODY })), 201).await;

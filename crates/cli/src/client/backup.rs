@@ -11,7 +11,6 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::error::Error;
-use super::flags::Flags;
 use super::http::Service;
 use super::output::Output;
 use super::replacement::Replacement;
@@ -23,8 +22,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 pub struct Options {
     /// The file to write. An existing file is replaced when the backup is complete
     file: PathBuf,
-    #[command(flatten)]
-    pub(super) flags: Flags,
 }
 
 pub(super) async fn run(options: &Options, service: &Service, output: &mut Output) -> Result<(), Error> {

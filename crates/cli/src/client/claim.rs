@@ -10,9 +10,18 @@ use super::http::{Service, encode, query, queue_path};
 use super::output::{Output, count, counted, duration_of, inline, printable};
 use super::pages::Pages;
 use super::response::Response;
-use super::table::{Align, Table};
-use super::view::Messages;
+use super::table::{Align, Column};
+use super::view::MESSAGES;
 use crate::duration::seconds;
+
+const COLUMNS: [Column; 6] = [
+    ("ID", Align::Left, |claim| inline(&claim["id"], true).into()),
+    ("CLIENT", Align::Left, |claim| inline(&claim["client_id"], true).into()),
+    ("MESSAGES", Align::Right, |claim| count(&claim["messages"]).into()),
+    ("AGE", Align::Right, |claim| duration_of(&claim["age"]).into()),
+    ("TTL", Align::Right, |claim| duration_of(&claim["ttl"]).into()),
+    ("FENCE", Align::Right, |claim| inline(&claim["fence"], true).into()),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -97,7 +106,9 @@ impl Term {
 pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
     match command {
         Command::Take { queue, limit, wait, term } => take(queue, *limit, *wait, term, service, output).await,
-        Command::Ls { queue, limit } => ls(queue, *limit, service, output).await,
+        Command::Ls { queue, limit } => {
+            Pages::new(service, "claims", queue_path(queue, "/claims"), *limit).print(&COLUMNS, output).await
+        }
         Command::Renew { queue, claim, term } => renew(queue, claim, term, service, output).await,
         Command::Return { queue, claim, ids, delay } => give_back(queue, claim, ids, *delay, service, output).await,
         Command::Release { queue, claims } => release(queue, claims, service, output).await,
@@ -128,44 +139,10 @@ async fn take(
     if output.is_json() {
         return output.document(&json!({ "id": id, "href": href, "fence": fence, "messages": messages }));
     }
-    let messages = messages.as_array().map(Vec::as_slice).unwrap_or_default();
+    let number = messages.as_array().map_or(0, Vec::len) as u64;
     let fence = fence.map(|fence| format!(", fence {fence}")).unwrap_or_default();
-    output.line(&format!("claim {} has {}{fence}", printable(&id), counted(messages.len() as u64, "message")))?;
-    let mut table = Messages::new();
-    for message in messages {
-        table.add(message);
-    }
-    output.table(table.table())
-}
-
-async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
-        ("ID", left),
-        ("CLIENT", left),
-        ("MESSAGES", right),
-        ("AGE", right),
-        ("TTL", right),
-        ("FENCE", right),
-    ]);
-    let mut pages = Pages::new(service, "claims", queue_path(queue, "/claims"), limit);
-    while let Some(claims) = pages.next().await? {
-        for claim in claims {
-            if output.is_json() {
-                output.document(&claim)?;
-                continue;
-            }
-            table.row([
-                inline(&claim["id"], true).into(),
-                inline(&claim["client_id"], true).into(),
-                count(&claim["messages"]).into(),
-                duration_of(&claim["age"]).into(),
-                duration_of(&claim["ttl"]).into(),
-                inline(&claim["fence"], true).into(),
-            ]);
-        }
-    }
-    output.table(&table)
+    output.line(&format!("claim {} has {}{fence}", printable(&id), counted(number, "message")))?;
+    output.list(&MESSAGES, &messages)
 }
 
 async fn renew(queue: &str, claim: &str, term: &Term, service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -20,7 +20,7 @@ const NAMES_MAX: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Lets the arguments of a command that are names of queues be completed.
-pub fn with_queue_names(command: Command) -> Command {
+pub(super) fn with_queue_names(command: Command) -> Command {
     let complete = |argument: Arg| match argument.get_id().as_str() {
         "queue" | "queues" => argument.add(ArgValueCompleter::new(candidates)),
         _ => argument,

@@ -104,7 +104,7 @@ fn context(add: &Add, flags: &Flags) -> Result<Context, Error> {
     let credentials = match &flags.token {
         Some(token) => {
             Credentials::bearer(token, "--token")?;
-            Some(token.line())
+            Some(Credentials::line(token))
         }
         None if add.credentials_stdin => {
             let lines = text::text_of(io::stdin()).map_err(Error::input)?;

@@ -1,6 +1,5 @@
 //! The headers that authenticate requests. They are never shown.
 
-use std::fmt;
 use std::path::Path;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -8,13 +7,10 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use super::environment::shown;
 use super::error::Error;
 use sukkal_base::text;
+use sukkal_domain::Secret;
 
-/// A token that a flag or a variable has. It is never shown.
-#[derive(Clone, PartialEq)]
-pub(super) struct BearerToken(String);
-
-/// Headers with secrets.
-#[derive(Clone, Default)]
+/// Headers with secrets, which are marked as sensitive, so that they are never shown.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Credentials(HeaderMap);
 
 impl Credentials {
@@ -54,8 +50,8 @@ impl Credentials {
     }
 
     /// Returns the credentials of the holder of a token, which `source` names in errors.
-    pub(super) fn bearer(BearerToken(token): &BearerToken, source: &str) -> Result<Self, Error> {
-        let token = token.trim();
+    pub(super) fn bearer(token: &Secret, source: &str) -> Result<Self, Error> {
+        let token = token.reveal().unwrap_or_default().trim();
         let invalid = || Error::Usage(format!("the token in {source} is empty or cannot be sent as a header"));
         let value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
         let mut value = value.ok_or_else(invalid)?;
@@ -63,33 +59,13 @@ impl Credentials {
         Ok(Self(HeaderMap::from_iter([(AUTHORIZATION, value)])))
     }
 
+    /// Returns the credentials of the holder of a token as the line of a file.
+    pub(super) fn line(token: &Secret) -> String {
+        format!("Authorization: Bearer {}", token.reveal().unwrap_or_default().trim())
+    }
+
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.0
-    }
-}
-
-impl From<String> for BearerToken {
-    fn from(token: String) -> Self {
-        Self(token)
-    }
-}
-
-impl BearerToken {
-    /// Returns the credentials of its holder as the line of a file.
-    pub(super) fn line(&self) -> String {
-        format!("Authorization: Bearer {}", self.0.trim())
-    }
-}
-
-impl fmt::Debug for BearerToken {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("BearerToken")
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Credentials")
     }
 }
 
@@ -110,15 +86,15 @@ mod tests {
 
     #[test]
     fn a_bearer_token_may_contain_a_colon() {
-        let token = BearerToken::from(" a:b\n".to_owned());
+        let token = Secret::new(" a:b\n");
 
         let credentials = Credentials::bearer(&token, "a test").unwrap();
 
         assert_eq!(credentials.headers()["authorization"], "Bearer a:b");
-        assert_eq!(Credentials::parse(&token.line(), "a test").unwrap().headers(), credentials.headers());
-        assert!(!format!("{token:?}").contains("a:b"));
+        assert_eq!(Credentials::parse(&Credentials::line(&token), "a test").unwrap().headers(), credentials.headers());
+        assert!(!format!("{token:?} {credentials:?}").contains("a:b"));
         for unusable in ["", " \n", "a\nb"] {
-            let error = Credentials::bearer(&unusable.to_owned().into(), "a test").unwrap_err().to_string();
+            let error = Credentials::bearer(&Secret::new(unusable), "a test").unwrap_err().to_string();
             assert_eq!(error, "the token in a test is empty or cannot be sent as a header");
         }
     }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
-use super::output::{Output, count, inline};
+use super::output::{Listing, Output, count, inline};
 use super::pages::Pages;
 use super::queues::QueueList;
 use super::redrive;
 use super::table::{Align, Table};
-use super::view::{Messages, details};
+use super::view::{MESSAGES, details};
 use crate::exit::print_message;
 
 #[derive(Debug, Subcommand)]
@@ -63,18 +63,16 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
 
 async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
     let path = queue_path(queue, &format!("/messages{}&echo=true&include_claimed=true", details(service)));
-    let mut table = Messages::new();
+    let mut shown = Listing::new(&MESSAGES, output);
     let mut pages = Pages::new(service, "messages", path, limit);
     while let Some(messages) = pages.next().await? {
-        for message in messages {
-            if output.is_json() { output.document(&message)? } else { table.add(&message) }
-        }
+        messages.iter().try_for_each(|message| shown.add(message))?;
     }
     if pages.is_empty() && !service.is_signed() {
         // The list of a queue that does not exist is empty too.
         QueueList::find(service, queue).await?;
     }
-    output.table(table.table())
+    shown.end()
 }
 
 /// The dead-letter queues, each with what names it.

@@ -9,21 +9,23 @@ use uuid::Builder;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::contexts::{Context, Contexts};
-use super::credentials::{BearerToken, Credentials};
+use super::credentials::Credentials;
 use super::environment::Environment;
 use super::error::Error;
 use crate::duration::duration;
 use crate::exit::print_message;
+use sukkal_domain::Secret;
 
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8888";
 /// The service would use the project of the credentials.
 pub(super) const OTHER_PROJECT: &str =
     "the credentials are for another project than the one in --project, SUKKAL_PROJECT or the context";
+pub(super) const HEADING: &str = "Options of all commands that use the API";
 const DEFAULT_RETRY: Duration = Duration::from_secs(10);
 
 /// The service to use, and how to show results.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
-#[command(next_help_heading = "Options of all commands that use the API")]
+#[command(next_help_heading = HEADING)]
 pub struct Flags {
     /// URL of the service, without /v2 [env: SUKKAL_URL] [default: http://127.0.0.1:8888]
     #[arg(long, global = true, value_name = "URL")]
@@ -41,7 +43,7 @@ pub struct Flags {
     /// Other users of this machine may see the options of a command, so prefer the variable, a
     /// context or a file.
     #[arg(long, global = true, value_name = "TOKEN", conflicts_with = "credentials_file")]
-    pub(super) token: Option<BearerToken>,
+    pub(super) token: Option<Secret>,
     /// File with headers that authenticate the requests [env: SUKKAL_CREDENTIALS_FILE]
     ///
     /// Each line is a header, such as `X-Auth-Token: 1234`. A line without a colon is a bearer
@@ -187,7 +189,7 @@ struct Source {
 impl Source {
     fn from_environment(environment: &Environment) -> Result<Self, Error> {
         let file = environment.os("SUKKAL_CREDENTIALS_FILE").map(PathBuf::from);
-        let token = environment.text("SUKKAL_TOKEN")?.map(BearerToken::from);
+        let token = environment.text("SUKKAL_TOKEN")?.as_deref().map(Secret::new);
         let credentials = match (token, environment.text("SUKKAL_CREDENTIALS")?) {
             (Some(token), _) => Some(Credentials::bearer(&token, "SUKKAL_TOKEN")?),
             (None, Some(lines)) => Some(Credentials::parse(&lines, "SUKKAL_CREDENTIALS")?),

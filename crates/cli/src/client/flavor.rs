@@ -9,9 +9,14 @@ use super::error::Error;
 use super::http::{Service, encode};
 use super::output::{Output, inline};
 use super::pages::Pages;
-use super::table::{Align, Table};
+use super::table::{Align, Column};
 
 const PATH: &str = "/v2/flavors";
+
+const COLUMNS: [Column; 2] = [
+    ("NAME", Align::Left, |flavor| inline(&flavor["name"], true).into()),
+    ("POOLS", Align::Left, |flavor| pools(flavor).into()),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -42,8 +47,8 @@ pub enum Command {
 
 pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
     match command {
-        Command::Ls { limit } => ls(*limit, service, output).await,
-        Command::Show { flavor } => show(flavor, service, output).await,
+        Command::Ls { limit } => Pages::new(service, "flavors", PATH.to_owned(), *limit).print(&COLUMNS, output).await,
+        Command::Show { flavor } => output.item(&COLUMNS, &service.get(&path(flavor)).await?),
         Command::Put { flavor, pools } => {
             let request = service.request(Method::PUT, &path(flavor)).json(&json!({ "pool_list": pools }));
             request.send().await?;
@@ -51,32 +56,6 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         }
         Command::Rm { flavors } => rm(flavors, service, output).await,
     }
-}
-
-async fn ls(limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let mut table = Table::new(&[("NAME", Align::Left), ("POOLS", Align::Left)]);
-    let mut pages = Pages::new(service, "flavors", PATH.to_owned(), limit);
-    while let Some(flavors) = pages.next().await? {
-        for flavor in flavors {
-            if output.is_json() {
-                output.document(&flavor)?;
-            } else {
-                table.row([inline(&flavor["name"], true).into(), pools(&flavor).into()]);
-            }
-        }
-    }
-    output.table(&table)
-}
-
-async fn show(flavor: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let flavor = service.get(&path(flavor)).await?;
-    if output.is_json() {
-        return output.document(&flavor);
-    }
-    let mut table = Table::of_properties();
-    table.property("name", inline(&flavor["name"], true));
-    table.property("pools", pools(&flavor));
-    output.table(&table)
 }
 
 async fn rm(flavors: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -7,11 +7,11 @@ use serde_json::json;
 use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, query, queue_path};
-use super::output::Output;
+use super::output::{Listing, Output};
 use super::pages::Pages;
 use super::post;
 use super::tail;
-use super::view::{Messages, details, show};
+use super::view::{MESSAGES, details, show};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -96,18 +96,16 @@ async fn ls(list: &List, service: &Service, output: &mut Output) -> Result<(), E
         ("since", list.since.clone()),
     ]);
     let path = queue_path(&list.queue, &format!("/messages{parameters}"));
-    let mut table = Messages::new();
+    let mut shown = Listing::new(&MESSAGES, output);
     let mut pages = Pages::new(service, "messages", path, Some(list.limit).filter(|_| !list.all));
     while let Some(messages) = pages.next().await? {
         // A service that does not know the parameters ignores both.
         if list.newest && messages.iter().any(|message| message["state"].is_null()) {
             return Err(Error::Failed(format!("{} cannot list the newest messages first", service.url())));
         }
-        for message in messages {
-            if output.is_json() { output.document(&message)? } else { table.add(&message) }
-        }
+        messages.iter().try_for_each(|message| shown.add(message))?;
     }
-    output.table(table.table())
+    shown.end()
 }
 
 async fn get(queue: &str, ids: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {

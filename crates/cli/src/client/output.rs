@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::environment::Environment;
 use super::error::Error;
-use super::table::Table;
+use super::table::{Column, Table};
 
 /// Standard output in the form that the person or program wants.
 pub(super) struct Output {
@@ -60,9 +60,53 @@ impl Output {
         Ok(self.to.write_all(table.render(self.colors, self.columns).as_bytes())?)
     }
 
+    /// Prints a list: a document for each item, or a table.
+    pub(super) fn list(&mut self, columns: &'static [Column], items: &Value) -> Result<(), Error> {
+        let mut list = Listing::new(columns, self);
+        items.as_array().into_iter().flatten().try_for_each(|item| list.add(item))?;
+        list.end()
+    }
+
+    /// Prints an item of a list alone: its document, or its columns as properties.
+    pub(super) fn item(&mut self, columns: &[Column], item: &Value) -> Result<(), Error> {
+        if self.json {
+            return self.document(item);
+        }
+        let mut table = Table::of_properties();
+        for (name, _, cell) in columns {
+            table.property(&name.to_lowercase(), cell(item));
+        }
+        self.table(&table)
+    }
+
     /// Makes everything visible that was printed.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         Ok(self.to.flush()?)
+    }
+}
+
+/// A list that is printed while it arrives: a document for each item, or a table at its end.
+pub(super) struct Listing<'o> {
+    columns: &'static [Column],
+    table: Table,
+    output: &'o mut Output,
+}
+
+impl<'o> Listing<'o> {
+    pub(super) fn new(columns: &'static [Column], output: &'o mut Output) -> Self {
+        Self { columns, table: Table::of_items(columns), output }
+    }
+
+    pub(super) fn add(&mut self, item: &Value) -> Result<(), Error> {
+        if self.output.json {
+            return self.output.document(item);
+        }
+        self.table.item(self.columns, item);
+        Ok(())
+    }
+
+    pub(super) fn end(self) -> Result<(), Error> {
+        self.output.table(&self.table)
     }
 }
 

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use super::error::Error;
 use super::http::Service;
+use super::output::{Listing, Output};
+use super::table::Column;
 
 /// Number of items in a page that the service allows by default.
 const PAGE: u64 = 20;
@@ -52,6 +54,15 @@ impl<'s> Pages<'s> {
     /// Whether no page so far has had an item.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty
+    }
+
+    /// Prints the items of all pages.
+    pub(super) async fn print(mut self, columns: &'static [Column], output: &mut Output) -> Result<(), Error> {
+        let mut list = Listing::new(columns, output);
+        while let Some(items) = self.next().await? {
+            items.iter().try_for_each(|item| list.add(item))?;
+        }
+        list.end()
     }
 
     /// Returns the items of all pages.

@@ -11,7 +11,7 @@ use super::error::Error;
 use super::http::{Service, encode};
 use super::output::{Output, count, inline, printable};
 use super::pages::Pages;
-use super::table::{Align, Table};
+use super::table::{Align, Column, Table};
 use sukkal_base::text;
 use sukkal_domain::warning::nearest;
 
@@ -19,6 +19,13 @@ const PATH: &str = "/v2/pools";
 const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --uri, --uri-stdin, --weight, --flavor or KEY=VALUE";
 /// The beginning of the warning that a pool keeps its queues.
 const RETIRED: &str = "the pool may have queues";
+
+const COLUMNS: [Column; 4] = [
+    ("NAME", Align::Left, |pool| inline(&pool["name"], true).into()),
+    ("WEIGHT", Align::Right, |pool| count(&pool["weight"]).into()),
+    ("FLAVOR", Align::Left, |pool| inline(&pool["flavor"], true).into()),
+    ("URI", Align::Left, |pool| inline(&pool["uri"], true).into()),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -98,7 +105,9 @@ pub struct Notes {
 
 pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
     match command {
-        Command::Ls { limit } => ls(*limit, service, output).await,
+        Command::Ls { limit } => {
+            Pages::new(service, "pools", format!("{PATH}?detailed=true"), *limit).print(&COLUMNS, output).await
+        }
         Command::Show { pool } => show(pool, service, output).await,
         Command::Put { pool, address, weight, flavor, notes } => {
             let document = document(address, Some(*weight), flavor.as_deref(), notes)?;
@@ -116,27 +125,6 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         }
         Command::Rm { pools } => rm(pools, service, output).await,
     }
-}
-
-async fn ls(limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[("NAME", left), ("WEIGHT", right), ("FLAVOR", left), ("URI", left)]);
-    let mut pages = Pages::new(service, "pools", format!("{PATH}?detailed=true"), limit);
-    while let Some(pools) = pages.next().await? {
-        for pool in pools {
-            if output.is_json() {
-                output.document(&pool)?;
-                continue;
-            }
-            table.row([
-                inline(&pool["name"], true).into(),
-                count(&pool["weight"]).into(),
-                inline(&pool["flavor"], true).into(),
-                inline(&pool["uri"], true).into(),
-            ]);
-        }
-    }
-    output.table(&table)
 }
 
 async fn show(pool: &str, service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -7,7 +7,12 @@ use super::error::Error;
 use super::http::Service;
 use super::output::{Output, count, inline};
 use super::pages::Pages;
-use super::table::{Align, Table};
+use super::table::{Align, Column};
+
+const COLUMNS: [Column; 2] = [
+    ("PROJECT", Align::Left, |project| inline(&project["id"], true).into()),
+    ("QUEUES", Align::Right, |project| count(&project["queues"]).into()),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -25,16 +30,5 @@ pub enum Command {
 
 pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
     let Command::Ls { limit } = command;
-    let mut table = Table::new(&[("PROJECT", Align::Left), ("QUEUES", Align::Right)]);
-    let mut pages = Pages::new(service, "projects", "/v2/projects".to_owned(), *limit);
-    while let Some(projects) = pages.next().await? {
-        for project in projects {
-            if output.is_json() {
-                output.document(&project)?;
-            } else {
-                table.row([inline(&project["id"], true).into(), count(&project["queues"]).into()]);
-            }
-        }
-    }
-    output.table(&table)
+    Pages::new(service, "projects", "/v2/projects".to_owned(), *limit).print(&COLUMNS, output).await
 }

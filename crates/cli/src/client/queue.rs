@@ -9,12 +9,21 @@ use serde_json::{Value, json};
 use super::arguments::{key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, queue_path};
-use super::output::{Output, count, duration_of, inline, printable};
+use super::output::{Listing, Output, count, duration_of, inline, printable};
 use super::queues::QueueList;
-use super::table::{Align, Cell, Color, Table};
+use super::table::{Align, Cell, Color, Column, Table};
 
 /// The media type of changes of metadata.
 const JSON_PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
+
+const COLUMNS: [Column; 6] = [
+    ("NAME", Align::Left, |queue| inline(&queue["name"], true).into()),
+    ("AVAILABLE", Align::Right, |queue| count(&queue["stats"]["available"]).into()),
+    ("CLAIMED", Align::Right, |queue| count(&queue["stats"]["claimed"]).into()),
+    ("DELAYED", Align::Right, |queue| count(&queue["stats"]["delayed"]).into()),
+    ("OLDEST", Align::Right, |queue| duration_of(&queue["stats"]["oldest_age"]).into()),
+    ("STATE", Align::Left, |queue| state(&queue["stats"])),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -138,21 +147,12 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
 }
 
 async fn ls(list: &List, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let numbers = ["AVAILABLE", "CLAIMED", "DELAYED", "OLDEST"].map(|name| (name, Align::Right));
-    let mut table = Table::new(&[&[("NAME", Align::Left)][..], &numbers, &[("STATE", Align::Left)]].concat());
     let mut queues = QueueList::new(service, &list.prefix, false, list.limit);
+    let mut shown = Listing::new(&COLUMNS, output);
     while let Some(page) = queues.next().await? {
-        for queue in page {
-            if output.is_json() { output.document(&queue)? } else { table.row(cells(&queue)) }
-        }
+        page.iter().try_for_each(|queue| shown.add(queue))?;
     }
-    output.table(&table)
-}
-
-fn cells(queue: &Value) -> [Cell; 6] {
-    let (name, stats) = (inline(&queue["name"], true), &queue["stats"]);
-    let [available, claimed, delayed] = ["available", "claimed", "delayed"].map(|name| count(&stats[name]).into());
-    [name.into(), available, claimed, delayed, duration_of(&stats["oldest_age"]).into(), state(stats)]
+    shown.end()
 }
 
 fn state(stats: &Value) -> Cell {

@@ -12,7 +12,7 @@ use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, counted, inline};
-use super::table::{Align, Cell, Color, Table};
+use super::table::{Align, Cell, Color, Column};
 
 /// How often the state of a task is requested.
 const POLL: Duration = Duration::from_millis(200);
@@ -104,35 +104,21 @@ async fn follow(path: &str, service: &Service) -> Result<Value, Error> {
     }
 }
 
+const TASKS: [Column; 7] = [
+    ("ID", Align::Left, |task| inline(&task["id"], true).into()),
+    ("STATE", Align::Left, |task| {
+        Cell::colored(inline(&task["state"], true), (task["state"] == "failed").then_some(Color::Red))
+    }),
+    ("MOVED", Align::Right, |task| count(&task["moved"]).into()),
+    ("SKIPPED", Align::Right, |task| count(&task["skipped"]).into()),
+    ("REMAINING", Align::Right, |task| count(&task["remaining"]).into()),
+    ("CREATED", Align::Left, |task| inline(&task["created"], true).into()),
+    ("ERROR", Align::Left, |task| inline(&task["error"], true).into()),
+];
+
 /// Lists the tasks of a queue.
 pub(super) async fn ls(queue: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
-        ("ID", left),
-        ("STATE", left),
-        ("MOVED", right),
-        ("SKIPPED", right),
-        ("REMAINING", right),
-        ("CREATED", left),
-        ("ERROR", left),
-    ]);
-    let listed = service.get(&queue_path(queue, "/tasks")).await?;
-    for task in listed["tasks"].as_array().into_iter().flatten() {
-        if output.is_json() {
-            output.document(task)?;
-            continue;
-        }
-        table.row([
-            inline(&task["id"], true).into(),
-            Cell::colored(inline(&task["state"], true), (task["state"] == "failed").then_some(Color::Red)),
-            count(&task["moved"]).into(),
-            count(&task["skipped"]).into(),
-            count(&task["remaining"]).into(),
-            inline(&task["created"], true).into(),
-            inline(&task["error"], true).into(),
-        ]);
-    }
-    output.table(&table)
+    output.list(&TASKS, &service.get(&queue_path(queue, "/tasks")).await?["tasks"])
 }
 
 /// Stops a running task, or removes one that has ended.

@@ -10,10 +10,28 @@ use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, duration_of, inline, listed, printable, removed_keys};
 use super::pages::Pages;
-use super::table::{Align, Cell, Color, Table};
+use super::table::{Align, Cell, Color, Column, Table};
 use crate::duration::seconds;
 
 const NOTHING_TO_CHANGE: &str = "there is nothing to change; name --subscriber, --ttl, --secret or KEY=VALUE";
+
+const COLUMNS: [Column; 6] = [
+    ("ID", Align::Left, |subscription| inline(&subscription["id"], true).into()),
+    ("SUBSCRIBER", Align::Left, |subscription| inline(&subscription["subscriber"], true).into()),
+    ("AGE", Align::Right, |subscription| duration_of(&subscription["age"]).into()),
+    ("TTL", Align::Right, |subscription| duration_of(&subscription["ttl"]).into()),
+    ("STATE", Align::Left, |subscription| cell("state", &subscription["delivery"]["state"])),
+    ("UNTIL", Align::Left, |subscription| inline(&subscription["delivery"]["until"], true).into()),
+];
+const ATTEMPTS: [Column; 7] = [
+    ("AT", Align::Left, |attempt| inline(&attempt["at"], true).into()),
+    ("MESSAGE", Align::Left, |attempt| inline(&attempt["message_id"], true).into()),
+    ("ATTEMPT", Align::Right, |attempt| count(&attempt["attempt"]).into()),
+    ("STATUS", Align::Right, |attempt| inline(&attempt["status"], true).into()),
+    ("MS", Align::Right, |attempt| count(&attempt["duration_ms"]).into()),
+    ("ERROR", Align::Left, |attempt| Cell::colored(inline(&attempt["error"], true), Some(Color::Red))),
+    ("RESPONSE", Align::Left, |attempt| inline(&attempt["response"], true).into()),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -128,46 +146,19 @@ pub struct Redelivery {
 
 pub(super) async fn run(command: &Command, service: &Service, output: &mut Output) -> Result<(), Error> {
     match command {
-        Command::Ls { queue, limit } => ls(queue, *limit, service, output).await,
+        Command::Ls { queue, limit } => {
+            let path = queue_path(queue, "/subscriptions?with_delivery=true");
+            Pages::new(service, "subscriptions", path, *limit).print(&COLUMNS, output).await
+        }
         Command::Create(new) => create(new, service, output).await,
         Command::Show(one) => show(one, service, output).await,
-        Command::Attempts(one) => attempts(one, service, output).await,
+        Command::Attempts(one) => output.list(&ATTEMPTS, &service.get(&one.path("/attempts")).await?["attempts"]),
         Command::Set(new) => set(new, service, output).await,
         Command::Pause(several) => change(several, "pause", "paused", service, output).await,
         Command::Resume(several) => change(several, "resume", "resumed", service, output).await,
         Command::Redeliver(redelivery) => redeliver(redelivery, service, output).await,
         Command::Rm(several) => rm(several, service, output).await,
     }
-}
-
-async fn ls(queue: &str, limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
-        ("ID", left),
-        ("SUBSCRIBER", left),
-        ("AGE", right),
-        ("TTL", right),
-        ("STATE", left),
-        ("UNTIL", left),
-    ]);
-    let mut pages = Pages::new(service, "subscriptions", queue_path(queue, "/subscriptions?with_delivery=true"), limit);
-    while let Some(subscriptions) = pages.next().await? {
-        for subscription in subscriptions {
-            if output.is_json() {
-                output.document(&subscription)?;
-                continue;
-            }
-            table.row([
-                inline(&subscription["id"], true).into(),
-                inline(&subscription["subscriber"], true).into(),
-                duration_of(&subscription["age"]).into(),
-                duration_of(&subscription["ttl"]).into(),
-                cell("state", &subscription["delivery"]["state"]),
-                inline(&subscription["delivery"]["until"], true).into(),
-            ]);
-        }
-    }
-    output.table(&table)
 }
 
 async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(), Error> {
@@ -270,36 +261,6 @@ fn cell(name: &str, value: &Value) -> Cell {
         _ => None,
     };
     Cell::colored(if value.is_u64() { count(value) } else { inline(value, true) }, color)
-}
-
-async fn attempts(one: &One, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
-        ("AT", left),
-        ("MESSAGE", left),
-        ("ATTEMPT", right),
-        ("STATUS", right),
-        ("MS", right),
-        ("ERROR", left),
-        ("RESPONSE", left),
-    ]);
-    let mut page = service.get(&one.path("/attempts")).await?;
-    for attempt in page["attempts"].as_array_mut().into_iter().flatten() {
-        if output.is_json() {
-            output.document(attempt)?;
-            continue;
-        }
-        table.row([
-            inline(&attempt["at"], true).into(),
-            inline(&attempt["message_id"], true).into(),
-            count(&attempt["attempt"]).into(),
-            inline(&attempt["status"], true).into(),
-            count(&attempt["duration_ms"]).into(),
-            Cell::colored(inline(&attempt["error"], true), Some(Color::Red)),
-            inline(&attempt["response"], true).into(),
-        ]);
-    }
-    output.table(&table)
 }
 
 async fn change(

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 const GAP: usize = 2;
 const BOLD: &str = "1";
 const RESET: &str = "\x1b[0m";
@@ -24,6 +26,9 @@ pub(crate) struct Table {
     is_cut: bool,
     rows: Vec<Vec<Cell>>,
 }
+
+/// A column of a list: its name, its side, and its cell for an item.
+pub(super) type Column = (&'static str, Align, fn(&Value) -> Cell);
 
 /// On which side of its column a cell is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,6 +60,16 @@ impl Table {
     /// Creates a table.
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
         Self { columns: columns.to_vec(), is_cut: true, rows: Vec::new() }
+    }
+
+    /// Creates the table of a list.
+    pub(super) fn of_items(columns: &[Column]) -> Self {
+        Self::new(&columns.iter().map(|(name, align, _)| (*name, *align)).collect::<Vec<_>>())
+    }
+
+    /// Adds the row of an item of a list.
+    pub(super) fn item(&mut self, columns: &[Column], item: &Value) {
+        self.rows.push(columns.iter().map(|(_, _, cell)| cell(item)).collect());
     }
 
     /// Creates a list of properties, which has no header and is not cut off.

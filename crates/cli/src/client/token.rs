@@ -4,19 +4,28 @@
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
-use zeroize::Zeroizing;
 
 use super::arguments::{limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, query};
 use super::output::{Output, inline};
 use super::pages::Pages;
-use super::table::{Align, Table};
+use super::table::{Align, Column};
 use crate::duration::seconds;
+use sukkal_domain::Token;
 
 const PATH: &str = "/v2/tokens";
 /// Length of the id of a token.
 const ID_CHARS: usize = 36;
+
+const COLUMNS: [Column; 6] = [
+    ("ID", Align::Left, |token| inline(&token["id"], true).into()),
+    ("NAME", Align::Left, |token| inline(&token["name"], true).into()),
+    ("PROJECT", Align::Left, |token| project(token).into()),
+    ("ROLES", Align::Left, |token| roles(token).into()),
+    ("CREATED", Align::Left, |token| inline(&token["created_at"], true).into()),
+    ("EXPIRES", Align::Left, |token| inline(&token["expires_at"], true).into()),
+];
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -69,16 +78,15 @@ pub struct New {
 pub(super) async fn run(
     command: &Command,
     service: impl AsyncFnOnce() -> Result<Service, Error>,
-    new_token: fn() -> Zeroizing<String>,
     output: &mut Output,
 ) -> Result<(), Error> {
     match command {
         Command::Create(new) => create(new, &service().await?, output).await,
         Command::Ls { limit } => ls(*limit, &service().await?, output).await,
-        Command::Show { id } => show(id, &service().await?, output).await,
+        Command::Show { id } => output.item(&COLUMNS, &service().await?.get(&path(id)).await?),
         Command::Rm { ids } => rm(ids, &service().await?, output).await,
         Command::Generate => {
-            let token = new_token();
+            let token = Token::random().reveal();
             output.done(&token, &json!({ "token": *token }))
         }
     }
@@ -105,46 +113,8 @@ async fn create(new: &New, service: &Service, output: &mut Output) -> Result<(),
 }
 
 async fn ls(limit: Option<u64>, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let mut table =
-        Table::new(&["ID", "NAME", "PROJECT", "ROLES", "CREATED", "EXPIRES"].map(|name| (name, Align::Left)));
     let path = format!("{PATH}{}", query([("project_id", service.chosen_project().map(str::to_owned))]));
-    let mut pages = Pages::new(service, "tokens", path, limit);
-    while let Some(tokens) = pages.next().await? {
-        for token in tokens {
-            if output.is_json() {
-                output.document(&token)?;
-                continue;
-            }
-            table.row([
-                inline(&token["id"], true).into(),
-                inline(&token["name"], true).into(),
-                project(&token).into(),
-                roles(&token).into(),
-                inline(&token["created_at"], true).into(),
-                inline(&token["expires_at"], true).into(),
-            ]);
-        }
-    }
-    output.table(&table)
-}
-
-async fn show(id: &str, service: &Service, output: &mut Output) -> Result<(), Error> {
-    let token = service.get(&path(id)).await?;
-    if output.is_json() {
-        return output.document(&token);
-    }
-    let mut table = Table::of_properties();
-    for (name, value) in [
-        ("id", inline(&token["id"], true)),
-        ("name", inline(&token["name"], true)),
-        ("project", project(&token)),
-        ("roles", roles(&token)),
-        ("created", inline(&token["created_at"], true)),
-        ("expires", inline(&token["expires_at"], true)),
-    ] {
-        table.property(name, value);
-    }
-    output.table(&table)
+    Pages::new(service, "tokens", path, limit).print(&COLUMNS, output).await
 }
 
 async fn rm(ids: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -5,47 +5,18 @@ use serde_json::Value;
 use super::error::Error;
 use super::http::Service;
 use super::output::{Output, count, duration, duration_of, inline, printable};
-use super::table::{Align, Cell, Color, Table};
+use super::table::{Align, Cell, Color, Column, Table};
 
-/// A table of messages.
-pub(super) struct Messages(Table);
-
-impl Messages {
-    pub(super) fn new() -> Self {
-        let (left, right) = (Align::Left, Align::Right);
-        Self(Table::new(&[
-            ("ID", left),
-            ("STATE", left),
-            ("AGE", right),
-            ("EXPIRES IN", right),
-            ("CLAIMS", right),
-            ("FROM", left),
-            ("BODY", left),
-        ]))
-    }
-
-    pub(super) fn add(&mut self, message: &Value) {
-        let origin = &message["origin"];
-        let claims = if origin["claim_count"] == 0 { None } else { origin.get("claim_count") };
-        let from = match origin["topic"].as_str() {
-            Some(topic) => format!("topic {topic}").into(),
-            None => origin["queue"].clone(),
-        };
-        self.0.row([
-            inline(&message["id"], true).into(),
-            state(message),
-            duration_of(&message["age"]).into(),
-            expiry(message).into(),
-            count(claims.unwrap_or(&message["claim_count"])).into(),
-            inline(&from, true).into(),
-            inline(&message["body"], false).into(),
-        ]);
-    }
-
-    pub(super) fn table(&self) -> &Table {
-        &self.0
-    }
-}
+/// The columns of messages.
+pub(super) const MESSAGES: [Column; 7] = [
+    ("ID", Align::Left, |message| inline(&message["id"], true).into()),
+    ("STATE", Align::Left, state),
+    ("AGE", Align::Right, |message| duration_of(&message["age"]).into()),
+    ("EXPIRES IN", Align::Right, |message| expiry(message).into()),
+    ("CLAIMS", Align::Right, |message| claims(message).into()),
+    ("FROM", Align::Left, |message| origin(message).into()),
+    ("BODY", Align::Left, |message| inline(&message["body"], false).into()),
+];
 
 /// Prints a message with all that is known about it. An empty line precedes all but the first.
 pub(super) fn show(message: &Value, is_first: bool, output: &mut Output) -> Result<(), Error> {
@@ -78,6 +49,18 @@ pub(super) fn show(message: &Value, is_first: bool, output: &mut Output) -> Resu
 /// The query for all that is known about a message.
 pub(super) fn details(service: &Service) -> &'static str {
     if service.is_signed() { "?include_origin=true" } else { "?include_origin=true&include_state=true" }
+}
+
+fn claims(message: &Value) -> String {
+    let of_origin = message["origin"].get("claim_count").filter(|claims| **claims != 0);
+    count(of_origin.unwrap_or(&message["claim_count"]))
+}
+
+fn origin(message: &Value) -> String {
+    match message["origin"]["topic"].as_str() {
+        Some(topic) => inline(&format!("topic {topic}").into(), true),
+        None => inline(&message["origin"]["queue"], true),
+    }
 }
 
 fn state(message: &Value) -> Cell {
