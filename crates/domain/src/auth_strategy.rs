@@ -1,7 +1,5 @@
 //! The strategies that find out who sends a request.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 /// A way to find out who sends a request (`strategies` in `[auth]`).
@@ -28,11 +26,5 @@ impl AuthStrategy {
     #[must_use]
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize]
-    }
-}
-
-impl fmt::Display for AuthStrategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

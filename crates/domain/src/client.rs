@@ -7,6 +7,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::shared_text::shared_text;
+
 /// Id of a client in canonical form: a lowercase UUID with hyphens, or any text if the rule allows
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,12 +79,6 @@ impl ClientId {
         Self(text.into())
     }
 
-    /// Returns the id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the hash of the id, as messages record it.
     #[must_use]
     pub fn poster(&self) -> Poster {
@@ -90,11 +86,7 @@ impl ClientId {
     }
 }
 
-impl fmt::Display for ClientId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+shared_text!(ClientId);
 
 /// Parses the same forms as Python's `uuid.UUID()`, because clients of this API were written
 /// against it. `urn:`, `uuid:` and hyphens are dropped everywhere, and braces at both ends.

@@ -45,6 +45,7 @@ pub mod role;
 pub mod scope;
 pub mod secret;
 pub mod sharding;
+mod shared_text;
 pub mod signing_key;
 pub mod stats;
 pub mod subscriber;

@@ -1,6 +1,5 @@
 //! Pools, which are stores that keep queues, and flavors, which are named sets of pools.
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::queue_id::{QUEUE_NAME_CHARS_MAX, is_plain_name, is_removed_from_paths};
+use super::shared_text::shared_text;
 use super::{PoolUri, ProjectId};
 
 /// Maximum size of the options of a pool, in bytes of JSON. Processes read the list of all pools as
@@ -75,33 +75,7 @@ fn is_name(text: &str) -> bool {
     is_plain_name(text) && !is_removed_from_paths(text)
 }
 
-impl PoolName {
-    /// Returns the name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FlavorName {
-    /// Returns the name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for FlavorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+shared_text!(PoolName, FlavorName);
 
 #[cfg(test)]
 mod tests {

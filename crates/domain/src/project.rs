@@ -1,7 +1,8 @@
 //! Projects, which own queues. No project can see anything of another one.
 
-use std::fmt;
 use std::sync::Arc;
+
+use super::shared_text::shared_text;
 
 /// Id of a project: any non-empty text, from the request or from Keystone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,16 +14,6 @@ impl ProjectId {
     pub fn new(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
-
-    /// Returns the id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for ProjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+shared_text!(ProjectId);

@@ -2,7 +2,6 @@
 //! tenant is assigned a few of the shards, so that a busy tenant delays few others.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -10,6 +9,7 @@ use thiserror::Error;
 
 use super::ClientId;
 use super::client::Poster;
+use super::shared_text::shared_text;
 
 /// Maximum number of shards of a queue.
 pub const SHARDS_MAX: u16 = 1024;
@@ -103,19 +103,9 @@ impl Tenant {
     pub fn of_poster(poster: Poster) -> Self {
         Self(format!("{:016x}", u64::from_be_bytes(*poster.as_bytes())).into())
     }
-
-    /// Returns the name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for Tenant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+shared_text!(Tenant);
 
 impl Sharding {
     /// Divides a queue into `shards`, of which `per_tenant` are assigned to each tenant.
@@ -147,13 +137,14 @@ impl Sharding {
     /// compute the same assignment.
     #[must_use]
     pub fn assign(self, tenant: &Tenant) -> ShardAssignment {
-        let mut numbers = HashNumbers::new(tenant);
+        let mut numbers = hash_numbers(tenant);
         // Positions at which the shuffle has put another shard than the one with the position's
         // number.
         let mut moved: HashMap<u16, u16> = HashMap::new();
         let assign = |position: u16| {
             let left = self.shards - position;
-            let other = position + u16::try_from(numbers.next() % u64::from(left)).expect("it is less than a u16");
+            let number = numbers.next().expect("they do not end");
+            let other = position + u16::try_from(number % u64::from(left)).expect("it is less than a u16");
             let assigned = moved.get(&other).copied().unwrap_or(other);
             let here = moved.get(&position).copied().unwrap_or(position);
             moved.insert(other, here);
@@ -163,29 +154,13 @@ impl Sharding {
     }
 }
 
-/// Deterministic 64-bit numbers, derived from a tenant's name. Each block of four numbers is the
+/// Returns 64-bit numbers that are derived from a tenant's name. Each block of four numbers is the
 /// SHA-256 hash of the block's number (`u32`, from 0) and the name, all big-endian.
-struct HashNumbers<'a> {
-    tenant: &'a Tenant,
-    block: u32,
-    numbers: std::vec::IntoIter<u64>,
-}
-
-impl<'a> HashNumbers<'a> {
-    fn new(tenant: &'a Tenant) -> Self {
-        Self { tenant, block: 0, numbers: Vec::new().into_iter() }
-    }
-
-    fn next(&mut self) -> u64 {
-        if let Some(number) = self.numbers.next() {
-            return number;
-        }
-        let digest = Sha256::new().chain_update(self.block.to_be_bytes()).chain_update(self.tenant.as_str()).finalize();
-        let (numbers, _) = digest.as_chunks();
-        self.block += 1;
-        self.numbers = numbers.iter().map(|number| u64::from_be_bytes(*number)).collect::<Vec<_>>().into_iter();
-        self.numbers.next().expect("a digest has four numbers")
-    }
+fn hash_numbers(tenant: &Tenant) -> impl Iterator<Item = u64> {
+    (0_u32..).flat_map(|block| {
+        let digest = Sha256::new().chain_update(block.to_be_bytes()).chain_update(tenant.as_str()).finalize();
+        <[u8; 32]>::from(digest).as_chunks().0.iter().map(|number| u64::from_be_bytes(*number)).collect::<Vec<_>>()
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 use super::delivery_options::InvalidOptions;
 use super::integer::integer;
@@ -11,7 +10,7 @@ use super::limits::SUBSCRIPTION_TTL_S_MIN;
 use super::mail_rules::InvalidMail;
 use super::signing_key::InvalidSecret;
 use super::subscriber::InvalidSubscriber;
-use super::{AddressRules, DeliveryOptions, JsonObject, SignatureAlgorithm, SigningKey, Subscriber};
+use super::{AddressRules, DeliveryOptions, JsonObject, Secret, SignatureAlgorithm, SigningKey, Subscriber};
 
 /// The end of the year 9999, in seconds since 1970. No subscription lives longer.
 const LAST_S: u64 = 253_402_300_799;
@@ -27,10 +26,6 @@ pub struct SubscriptionDraft {
     pub options: Option<JsonObject>,
     secret: Option<Secret>,
 }
-
-/// The text of a key that the client has given. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-struct Secret(Zeroizing<String>);
 
 /// Reasons for which a subscription is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -138,7 +133,11 @@ impl SubscriptionDraft {
     /// options name.
     pub fn key(&self, options: &JsonObject) -> Result<Option<SigningKey>, InvalidSubscription> {
         let algorithm = DeliveryOptions::parse(options)?.signature;
-        Ok(self.secret.as_ref().map(|secret| SigningKey::parse(&secret.0, algorithm)).transpose()?)
+        Ok(self
+            .secret
+            .as_ref()
+            .map(|secret| SigningKey::parse(secret.reveal().unwrap_or_default(), algorithm))
+            .transpose()?)
     }
 }
 
@@ -173,13 +172,7 @@ fn parse_options(value: &Value) -> Result<JsonObject, InvalidSubscription> {
 
 fn parse_secret(value: &Value) -> Result<Secret, InvalidSubscription> {
     let text = value.as_str().ok_or(InvalidSubscription::Type { field: "secret", expected: "a string" })?;
-    Ok(Secret(text.to_owned().into()))
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(hidden)")
-    }
+    Ok(Secret::new(text))
 }
 
 #[cfg(test)]

@@ -19,19 +19,15 @@ impl TraceContext {
     /// Parses a `traceparent`. Returns `None` if the text is not one of version 00.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.split('-');
-        if fields.next() != Some(VERSION) {
-            return None;
-        }
-        let (mut bytes, mut from) = ([0; Self::BYTES], 0);
-        for length in FIELD_BYTES {
-            decode_hex(fields.next()?, &mut bytes[from..from + length])?;
-            from += length;
-        }
-        let parsed = Self(bytes);
+        let digits = text.strip_prefix(VERSION)?.replace('-', "");
+        let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?;
+        let parsed = Self(bytes.try_into().ok()?);
         let [trace, span, _flags] = parsed.fields();
-        let is_valid = fields.next().is_none() && [trace, span].iter().all(|id| id.iter().any(|byte| *byte != 0));
-        is_valid.then_some(parsed)
+        let is_valid = [trace, span].iter().all(|id| id.iter().any(|byte| *byte != 0));
+        // This refuses upper case, signs, and hyphens at other places.
+        (is_valid && parsed.to_string() == text).then_some(parsed)
     }
 
     /// Returns the trace context with these bytes, as a store keeps it.
@@ -63,25 +59,6 @@ impl fmt::Display for TraceContext {
         }
         Ok(())
     }
-}
-
-/// Decodes lowercase hexadecimal digits, exactly as many as fill `bytes`.
-fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, []) = digits.as_bytes().as_chunks() else {
-        return None;
-    };
-    if pairs.len() != bytes.len() {
-        return None;
-    }
-    for ([high, low], byte) in pairs.iter().zip(bytes) {
-        *byte = value(*high)? << 4 | value(*low)?;
-    }
-    Some(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Warnings about accepted requests of which a part has no effect. The API returns them in a
 //! header, so a warning is one short line of printable ASCII, whatever the client has sent.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::QueueKind;
 
@@ -45,9 +45,10 @@ const TYPO_DISTANCE: usize = 6;
 const SIMILARITY_MIN: f64 = 0.75;
 
 /// Reasons for which a part of an accepted request has no effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Warning {
     /// A name has no meaning at its place.
+    #[error("{}", unknown(*.what, .name, *.nearest))]
     Unknown {
         /// What the name is.
         what: NameKind,
@@ -57,12 +58,16 @@ pub enum Warning {
         nearest: Option<&'static str>,
     },
     /// There are further unknown names.
+    #[error("further {}", more_unknown(*.0))]
     MoreUnknown(NameKind),
     /// A query parameter has no value.
+    #[error("query parameter \"{0}\" has no value, and so no effect")]
     NoValue(&'static str),
     /// A query parameter with one value is repeated.
+    #[error("query parameter \"{0}\" is repeated, and only its last value has an effect; send it once")]
     Repeated(&'static str),
     /// A query parameter has no effect beside another one.
+    #[error("query parameter \"{name}\" has no effect beside \"{other}\"")]
     Beside {
         /// The parameter that has no effect.
         name: &'static str,
@@ -70,6 +75,7 @@ pub enum Warning {
         other: &'static str,
     },
     /// A field of a request over a WebSocket has no effect beside another one.
+    #[error("field \"{name}\" has no effect beside \"{other}\"")]
     FieldBeside {
         /// The field that has no effect.
         name: &'static str,
@@ -77,6 +83,7 @@ pub enum Warning {
         other: &'static str,
     },
     /// A metadata key is set without another one that it needs.
+    #[error("\"{key}\" has no effect without \"{missing}\"; set both")]
     Needs {
         /// The key that has no effect.
         key: &'static str,
@@ -85,6 +92,7 @@ pub enum Warning {
     },
     /// A metadata key is one that the service uses, but without its leading `_` or in another
     /// spelling.
+    #[error("metadata key \"{key}\" is one of your own, which the service does not use; did you mean \"{known}\"?")]
     OwnKey {
         /// The key in printable ASCII, truncated if it is long.
         key: String,
@@ -92,14 +100,19 @@ pub enum Warning {
         known: &'static str,
     },
     /// The dead letters of a queue come back to it.
+    #[error("\"_dead_letter_queue\" is the queue itself, so dead letters come back as new messages")]
     OwnDeadLetters,
     /// A request has created the queue that it pauses.
+    #[error("the {noun} did not exist; an empty {noun} was created and paused", noun = .0.noun())]
     CreatedPaused(QueueKind),
     /// A list that is no event stream has the id of the last event.
+    #[error("Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"")]
     NotAStream,
     /// A credential of a service that verifies none.
+    #[error("{0} is ignored, because no strategy in auth.strategies verifies it")]
     CredentialIgnored(&'static str),
     /// A name has a meaning at another place.
+    #[error("field \"{name}\" has no effect here; it is {place}")]
     Elsewhere {
         /// The name.
         name: &'static str,
@@ -107,26 +120,46 @@ pub enum Warning {
         place: &'static str,
     },
     /// The start of a subscription whose subscriber must confirm it first.
+    #[error(
+        "\"since\" has no effect, because the subscriber only gets messages from after its confirmation; redeliver \
+         older ones then"
+    )]
     SinceIgnored,
     /// Another flavor of a queue that exists.
+    #[error("\"_flavor\" does not move the queue, which stays in its pool; an operator can move it")]
     FlavorKept,
     /// A flavor has lost its last pool to another one.
+    #[error("a flavor has lost its last pool, so no queue can be created with it; give it another pool")]
     FlavorWithoutPools,
     /// A pool has a flavor that no project has.
+    #[error(
+        "no project has the flavor of the pool, so the pool gets no new queues; create the flavor, or correct its \
+         name"
+    )]
     NoSuchFlavor,
     /// Pools have lost their flavor.
+    #[error("a pool has no flavor now, so it gets new queues that have none")]
     PoolsWithoutFlavor,
     /// `X-Roles` names a role that the credentials do not have.
+    #[error("X-Roles is ignored, because the credentials of the request determine its roles")]
     RolesIgnored,
     /// The service does not require that subscribers confirm.
+    #[error(
+        "\"confirmed\" has no effect, because the service requires no confirmation from this subscriber; pause or \
+         delete the subscription instead"
+    )]
     ConfirmationNotRequired,
     /// Some of the messages that are to be delivered again do not exist.
+    #[error("{}", missing(*.0))]
     MissingMessages(usize),
     /// A claim does not hold the message that it is to return.
+    #[error("the claim does not hold the message, so nothing was returned")]
     NotHeld,
     /// A queue from which messages are taken is paused.
+    #[error("the queue is paused, so nobody gets its messages until it is resumed")]
     Paused,
     /// An option of a subscription has no effect beside another one.
+    #[error("the option \"{option}\" has no effect beside \"{other}\"")]
     OptionBeside {
         /// The option that has no effect.
         option: &'static str,
@@ -134,66 +167,126 @@ pub enum Warning {
         other: &'static str,
     },
     /// The retry policy of the queue has precedence over that of the subscription.
+    #[error(
+        "the option \"_retry_policy\" has no effect, because \"ignore_subscription_override\" gives precedence to the \
+         queue's policy"
+    )]
     PolicyOfQueue,
     /// `_flavor` is set in a service without pools.
+    #[error("\"_flavor\" has no effect, because the service has no pools")]
     NoPools,
     /// A claim prefers a shard that its queue does not have. The queue has this number of shards.
+    #[error("query parameter \"prefer\" has no effect, because \"_shards\" of the queue is {0}")]
     PreferIgnored(u16),
     /// A request that posts no messages has this header of posts.
+    #[error("{0} has no effect on this request; it is for posts of messages")]
     HeaderOfPosts(&'static str),
     /// A message has a `delay`, but its queue does not delay messages.
+    #[error(
+        "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true"
+    )]
     DelayIgnored,
     /// A metadata key or a field of a message configures claims, which topics do not have.
+    #[error("\"{0}\" has no effect in a topic, whose messages are not claimed")]
     NotInTopics(&'static str),
     /// A subscription of a connection has an option that configures deliveries to subscribers.
+    #[error("the option \"{0}\" has no effect, because the subscriber is the connection")]
     NotForConnections(&'static str),
     /// An option of a subscription has no effect for its kind of subscriber.
+    #[error("the option \"{0}\" has no effect for this kind of subscriber")]
     NotForSubscriber(&'static str),
     /// A field of a subscription is among its options.
+    #[error("the option \"{0}\" has no effect; send \"{0}\" beside \"options\"")]
     NoOption(&'static str),
     /// The template of the request body has no place for the message.
+    #[error(
+        "the option \"post_data\" does not contain \"$zaqar_message$\" with its quotes, so requests do not contain \
+         the message"
+    )]
     NoPlaceholder,
     /// A subscriber that has not confirmed its subscription subscribes again, with other settings.
+    #[error(
+        "the subscription exists, and its settings, which are different, were not changed; change them with PATCH, or \
+         with `sukkal subscription set`"
+    )]
     SubscriptionUnchanged,
     /// A deletion has an id that cannot be that of a message of the queue.
+    #[error("an id was ignored, because it cannot be the id of a message of this queue")]
     InvalidMessageId,
     /// A deletion names claims, which the service does not check.
+    #[error(
+        "\"claim_ids\" is ignored, because the option message_delete_with_claim_id of the service is false; claimed \
+         messages were deleted too"
+    )]
     ClaimIdsIgnored,
     /// A message expires before its delay ends.
+    #[error("a message expires before its delay ends, so nobody receives it; give it a longer \"ttl\"")]
     ExpiresDelayed,
     /// The key `metadata` of a new queue is an object that seems to be the metadata.
+    #[error(
+        "\"metadata\" is one of your own metadata keys; the body itself is the metadata, so send the value of this \
+         key alone"
+    )]
     NestedMetadata,
     /// A message that is posted over a WebSocket has a `delay`.
+    #[error("\"delay\" is ignored over WebSockets, as in Zaqar; post delayed messages over HTTP")]
     DelayOverWebSocket,
     /// A message has a `tenant`, but its queue is not fair.
+    #[error("\"tenant\" is ignored, because the queue is not fair; set its \"_shards\" to the number of shards")]
     TenantIgnored,
     /// A request would create a queue that exists, and whose metadata is different.
+    #[error(
+        "the {} exists, and its metadata, which is different, was not changed; change it with PATCH, or with `sukkal \
+         queue set{}`",
+        .0.noun(), if *.0 == QueueKind::Topic { " --topic" } else { "" }
+    )]
     MetadataUnchanged(QueueKind),
     /// A request reads a queue that does not exist.
+    #[error("the {} does not exist", .0.noun())]
     NoQueue(QueueKind),
     /// A pool was deleted that has queues or may have some.
+    #[error(
+        "the pool may have queues; it gets no new ones, and keeps those that it has until they are moved or deleted"
+    )]
     PoolRetired,
     /// The headers that can name the project name different ones.
+    #[error("X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers")]
     ProjectsDiffer {
         /// The header that is used.
         used: &'static str,
     },
     /// `X-Project-ID` names another project than that of the credential.
+    #[error("{named} is ignored, because the credential is for another project; leave it out")]
     ProjectIgnored {
         /// The header that names it.
         named: &'static str,
     },
     /// `_max_claim_count` is 0 or negative.
+    #[error(
+        "\"_max_claim_count\" of 0 or less has no effect; use 1 to move a message after its first delivery, or remove \
+         the key"
+    )]
     NoClaimLimit,
     /// At present, the server of the queue has fewer replicas than its `_durability` requires.
+    #[error(
+        "the server of the queue has fewer replicas than \"_durability\" requires; until it has them, every post is \
+         refused with 503"
+    )]
     TooFewReplicas,
     /// A purge names no kind of resources.
+    #[error("\"resource_types\" is empty, so nothing was deleted")]
     NothingToPurge,
     /// A request has a body that its handler does not read.
+    #[error("the body has no effect, because this request takes none")]
     BodyIgnored,
     /// `name` is `true`, as if a list could be without the names.
+    #[error("\"name\" selects the {noun}s with \"true\" in their names; a list always has the names", noun = .0.noun())]
     NameIsText(QueueKind),
     /// The marker of a list of messages cannot be the id of a message.
+    #[error(
+        "the marker is not valid, so the page is empty; use the id of a message of this {}, or the link of a page",
+        .0.noun()
+    )]
     InvalidMarker(QueueKind),
 }
 
@@ -324,161 +417,29 @@ impl<T> WithWarnings<T> {
     }
 }
 
-fn write_unknown(f: &mut fmt::Formatter<'_>, what: NameKind, name: &str, nearest: Option<&str>) -> fmt::Result {
-    match what {
-        NameKind::Filter => write!(f, "query parameter \"{name}\" filters by a metadata key of this name")?,
-        _ => write!(f, "unknown {} \"{name}\" has no effect", what.text())?,
-    }
+fn unknown(what: NameKind, name: &str, nearest: Option<&str>) -> String {
+    let effect = match what {
+        NameKind::Filter => format!("query parameter \"{name}\" filters by a metadata key of this name"),
+        _ => format!("unknown {} \"{name}\" has no effect", what.text()),
+    };
     match (nearest, what) {
-        (Some(nearest), _) => write!(f, "; did you mean \"{nearest}\"?"),
-        (None, NameKind::MetadataKey) => f.write_str("; name keys of your own without a leading \"_\""),
-        (None, _) => Ok(()),
+        (Some(nearest), _) => format!("{effect}; did you mean \"{nearest}\"?"),
+        (None, NameKind::MetadataKey) => format!("{effect}; name keys of your own without a leading \"_\""),
+        (None, _) => effect,
     }
 }
 
-impl fmt::Display for Warning {
-    #[expect(clippy::too_many_lines, reason = "it has the text of each warning")]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { what, name, nearest } => write_unknown(f, *what, name, *nearest),
-            Self::MoreUnknown(NameKind::Filter) => f.write_str("further query parameters filter by metadata keys"),
-            Self::MoreUnknown(what) => write!(f, "further unknown {}s have no effect", what.text()),
-            Self::NoValue(name) => write!(f, "query parameter \"{name}\" has no value, and so no effect"),
-            Self::Repeated(name) => {
-                write!(f, "query parameter \"{name}\" is repeated, and only its last value has an effect; send it once")
-            }
-            Self::Beside { name, other } => write!(f, "query parameter \"{name}\" has no effect beside \"{other}\""),
-            Self::FieldBeside { name, other } => write!(f, "field \"{name}\" has no effect beside \"{other}\""),
-            Self::Needs { key, missing } => write!(f, "\"{key}\" has no effect without \"{missing}\"; set both"),
-            Self::OwnKey { key, known } => write!(
-                f,
-                "metadata key \"{key}\" is one of your own, which the service does not use; did you mean \"{known}\"?"
-            ),
-            Self::OwnDeadLetters => {
-                f.write_str("\"_dead_letter_queue\" is the queue itself, so dead letters come back as new messages")
-            }
-            Self::CreatedPaused(kind) => write!(f, "the {0} did not exist; an empty {0} was created and paused", kind.noun()),
-            Self::NotAStream => {
-                f.write_str("Last-Event-ID has no effect on a list; send Accept: text/event-stream, or use \"marker\"")
-            }
-            Self::CredentialIgnored(header) => {
-                write!(f, "{header} is ignored, because no strategy in auth.strategies verifies it")
-            }
-            Self::Elsewhere { name, place } => write!(f, "field \"{name}\" has no effect here; it is {place}"),
-            Self::SinceIgnored => f.write_str(
-                "\"since\" has no effect, because the subscriber only gets messages from after its confirmation; redeliver older ones then",
-            ),
-            Self::FlavorKept => {
-                f.write_str("\"_flavor\" does not move the queue, which stays in its pool; an operator can move it")
-            }
-            Self::FlavorWithoutPools => {
-                f.write_str("a flavor has lost its last pool, so no queue can be created with it; give it another pool")
-            }
-            Self::NoSuchFlavor => f.write_str(
-                "no project has the flavor of the pool, so the pool gets no new queues; create the flavor, or correct its name",
-            ),
-            Self::PoolsWithoutFlavor => {
-                f.write_str("a pool has no flavor now, so it gets new queues that have none")
-            }
-            Self::RolesIgnored => {
-                f.write_str("X-Roles is ignored, because the credentials of the request determine its roles")
-            }
-            Self::ConfirmationNotRequired => f.write_str(
-                "\"confirmed\" has no effect, because the service requires no confirmation from this subscriber; pause or delete the subscription instead",
-            ),
-            Self::MissingMessages(1) => f.write_str("one of the messages does not exist, so it is not delivered again"),
-            Self::MissingMessages(count) => {
-                write!(f, "{count} of the messages do not exist, so they are not delivered again")
-            }
-            Self::NotHeld => f.write_str("the claim does not hold the message, so nothing was returned"),
-            Self::Paused => f.write_str("the queue is paused, so nobody gets its messages until it is resumed"),
-            Self::OptionBeside { option, other } => {
-                write!(f, "the option \"{option}\" has no effect beside \"{other}\"")
-            }
-            Self::PolicyOfQueue => f.write_str(
-                "the option \"_retry_policy\" has no effect, because \"ignore_subscription_override\" gives precedence to the queue's policy",
-            ),
-            Self::NoPools => f.write_str("\"_flavor\" has no effect, because the service has no pools"),
-            Self::PreferIgnored(shards) => {
-                write!(f, "query parameter \"prefer\" has no effect, because \"_shards\" of the queue is {shards}")
-            }
-            Self::HeaderOfPosts(header) => {
-                write!(f, "{header} has no effect on this request; it is for posts of messages")
-            }
-            Self::DelayIgnored => f.write_str(
-                "\"delay\" is ignored, because the queue does not delay messages; set its \"_enable_message_delay\" to true",
-            ),
-            Self::NotInTopics(key) => {
-                write!(f, "\"{key}\" has no effect in a topic, whose messages are not claimed")
-            }
-            Self::NotForConnections(option) => {
-                write!(f, "the option \"{option}\" has no effect, because the subscriber is the connection")
-            }
-            Self::NotForSubscriber(option) => {
-                write!(f, "the option \"{option}\" has no effect for this kind of subscriber")
-            }
-            Self::NoOption(field) => {
-                write!(f, "the option \"{field}\" has no effect; send \"{field}\" beside \"options\"")
-            }
-            Self::NoPlaceholder => f.write_str(
-                "the option \"post_data\" does not contain \"$zaqar_message$\" with its quotes, so requests do not contain the message",
-            ),
-            Self::SubscriptionUnchanged => f.write_str(
-                "the subscription exists, and its settings, which are different, were not changed; change them with PATCH, or with `sukkal subscription set`",
-            ),
-            Self::InvalidMessageId => {
-                f.write_str("an id was ignored, because it cannot be the id of a message of this queue")
-            }
-            Self::ClaimIdsIgnored => f.write_str(
-                "\"claim_ids\" is ignored, because the option message_delete_with_claim_id of the service is false; claimed messages were deleted too",
-            ),
-            Self::ExpiresDelayed => {
-                f.write_str("a message expires before its delay ends, so nobody receives it; give it a longer \"ttl\"")
-            }
-            Self::NestedMetadata => f.write_str(
-                "\"metadata\" is one of your own metadata keys; the body itself is the metadata, so send the value of this key alone",
-            ),
-            Self::DelayOverWebSocket => {
-                f.write_str("\"delay\" is ignored over WebSockets, as in Zaqar; post delayed messages over HTTP")
-            }
-            Self::TenantIgnored => f.write_str(
-                "\"tenant\" is ignored, because the queue is not fair; set its \"_shards\" to the number of shards",
-            ),
-            Self::MetadataUnchanged(kind) => write!(
-                f,
-                "the {} exists, and its metadata, which is different, was not changed; change it with PATCH, or with \
-                 `sukkal queue set{}`",
-                kind.noun(),
-                if *kind == QueueKind::Topic { " --topic" } else { "" }
-            ),
-            Self::NothingToPurge => f.write_str("\"resource_types\" is empty, so nothing was deleted"),
-            Self::BodyIgnored => f.write_str("the body has no effect, because this request takes none"),
-            Self::NoQueue(kind) => write!(f, "the {} does not exist", kind.noun()),
-            Self::PoolRetired => f.write_str(
-                "the pool may have queues; it gets no new ones, and keeps those that it has until they are moved or deleted",
-            ),
-            Self::ProjectsDiffer { used } => write!(
-                f,
-                "X-Project-ID, X-Tenant-Id and X-Tenant name different projects; {used} is used; send one of the headers"
-            ),
-            Self::ProjectIgnored { named } => {
-                write!(f, "{named} is ignored, because the credential is for another project; leave it out")
-            }
-            Self::NoClaimLimit => f.write_str(
-                "\"_max_claim_count\" of 0 or less has no effect; use 1 to move a message after its first delivery, or remove the key",
-            ),
-            Self::TooFewReplicas => f.write_str(
-                "the server of the queue has fewer replicas than \"_durability\" requires; until it has them, every post is refused with 503",
-            ),
-            Self::NameIsText(kind) => {
-                write!(f, "\"name\" selects the {0}s with \"true\" in their names; a list always has the names", kind.noun())
-            }
-            Self::InvalidMarker(kind) => write!(
-                f,
-                "the marker is not valid, so the page is empty; use the id of a message of this {}, or the link of a page",
-                kind.noun()
-            ),
-        }
+fn more_unknown(what: NameKind) -> String {
+    match what {
+        NameKind::Filter => "query parameters filter by metadata keys".to_owned(),
+        what => format!("unknown {}s have no effect", what.text()),
+    }
+}
+
+fn missing(count: usize) -> String {
+    match count {
+        1 => "one of the messages does not exist, so it is not delivered again".to_owned(),
+        _ => format!("{count} of the messages do not exist, so they are not delivered again"),
     }
 }
 
