@@ -57,9 +57,9 @@ impl Catalogue for EmbeddedStore {
         names: &NameRange,
         examined_max: usize,
     ) -> Result<LocationPage, Error> {
-        let of = keys::queues_prefix(project);
+        let prefix = keys::of_project(keys::QUEUES, project);
         let names = names.clone();
-        self.read(move |view| view.locations(&of, &names, examined_max)).await
+        self.read(move |view| view.locations(&prefix, &names, examined_max)).await
     }
 
     async fn notify_moved(&self, queue: &QueueId) -> Result<(), Error> {
@@ -74,9 +74,9 @@ impl<T: Table> View<T> {
         self.registry.get(&*keys::queue(queue))?.map(|row| location_of(row.value())).transpose()
     }
 
-    fn locations(&self, of: &[u8], names: &NameRange, examined_max: usize) -> Result<LocationPage, Error> {
+    fn locations(&self, prefix: &[u8], names: &NameRange, examined_max: usize) -> Result<LocationPage, Error> {
         let (mut page, mut examined) = (LocationPage::default(), 0);
-        let Some((from, end)) = keys::in_range(of, names) else {
+        let Some((from, end)) = keys::in_range(prefix, names) else {
             return Ok(page);
         };
         let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));

@@ -12,7 +12,6 @@ use crate::embedded::rows::queue::QueueRow;
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::transaction::budget::RecordBudget;
 use crate::embedded::transaction::write::WriteTransaction;
-use crate::embedded::transaction::writer::Step;
 use crate::entry::Delivery;
 use crate::moved_messages::{MovedBatch, MovedMessage, queue_named};
 use crate::outbox;
@@ -32,9 +31,9 @@ impl EmbeddedStore {
         mut work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<Taken<T>, Error> + Send + 'static,
     ) -> Result<Taken<T>, Error> {
         let absent = (Taken::Nothing, false);
-        let step = self.write_up_to_date_in_steps(queue, absent, move |store, row, now_us| {
+        let step = self.write_up_to_date(queue, absent, move |store, row, now_us| {
             let taken = work(store, row, now_us)?;
-            Ok(Step::Done((taken, store.filled_outboxes.contains(&row.number))))
+            Ok((taken, store.filled_outboxes.contains(&row.number)))
         });
         let (taken, has_outbox) = step.await?;
         if has_outbox {

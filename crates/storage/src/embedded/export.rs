@@ -107,7 +107,7 @@ impl<T: Table> View<T> {
             self.export_queue(row, &mut collector)?;
             collector.finish()
         })?;
-        self.for_each_with(&keys::tombstones_prefix(), |key, tombstone| {
+        self.for_each_with(&[keys::TOMBSTONES], |key, tombstone| {
             let queue = keys::decode_tombstone(key).ok_or_else(|| damaged("a tombstone"))?;
             let mut numbers = tombstone;
             let (Ok(end_us), Ok(last)) = (numbers.try_get_u64(), numbers.try_get_u64()) else {

@@ -79,7 +79,7 @@ impl Maintenance for EmbeddedStore {
         let others = queues.iter().position(|queue| queue.project() != queues[0].project());
         queues.truncate(others.unwrap_or(QUEUES_PER_STEP));
         for queue in &queues {
-            let work = self.read_up_to_date_with_row(queue, |view, row, state, now_us| {
+            let work = self.read_up_to_date(queue, |view, row, state, now_us| {
                 Ok((view.abandoned_task(row.number, now_us)?, view.has_due_deliveries(state, now_us)?))
             });
             match work.await {
@@ -145,7 +145,7 @@ impl<T: Table> View<T> {
 
     /// Returns the expiry keys of expired rows.
     fn expired_registry_keys(&self, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
-        let until = keys::expiry(clock::now_us().saturating_add(1), &[]);
+        let until = keys::ending(keys::EXPIRIES, clock::now_us().saturating_add(1), &[]);
         let range = self.registry.range::<&[u8]>(&[EXPIRIES][..]..&*until)?;
         range.take(limit).map(|entry| Ok(entry?.0.value().to_vec())).collect()
     }

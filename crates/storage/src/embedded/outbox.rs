@@ -76,8 +76,8 @@ impl<T: Table> View<T> {
         &self,
         source: &QueueId,
     ) -> Result<impl Iterator<Item = Result<(u64, u64, Bytes), Error>> + '_, Error> {
-        let of = keys::outbox_prefix(source);
-        let rows = self.registry.range::<&[u8]>(&*of..&*keys::prefix_end(&of))?;
+        let prefix = keys::outbox_prefix(source);
+        let rows = self.registry.range::<&[u8]>(&*prefix..&*keys::prefix_end(&prefix))?;
         Ok(rows.map(|row| {
             let (key, value) = row?;
             let (_, number, contents) = keys::decode_outbox(key.value()).ok_or_else(|| damaged("an outbox"))?;
@@ -87,8 +87,8 @@ impl<T: Table> View<T> {
 
     /// Returns the last number in the outbox of a queue; 0 if it is empty.
     fn last_in_outbox(&self, source: &QueueId) -> Result<u64, Error> {
-        let of = keys::outbox_prefix(source);
-        let last = self.registry.range::<&[u8]>(&*of..&*keys::prefix_end(&of))?.next_back().transpose()?;
+        let prefix = keys::outbox_prefix(source);
+        let last = self.registry.range::<&[u8]>(&*prefix..&*keys::prefix_end(&prefix))?.next_back().transpose()?;
         Ok(last.and_then(|(key, _)| keys::decode_outbox(key.value())).map_or(0, |(_, number, _)| number))
     }
 

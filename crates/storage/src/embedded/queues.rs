@@ -62,11 +62,11 @@ impl QueueStore for EmbeddedStore {
     }
 
     async fn resume_queue(&self, queue: &QueueId) -> Result<(), Error> {
-        self.write_up_to_date(queue, (), |store, number, _now_us| {
-            let state = store.state(number)?;
+        self.write_up_to_date(queue, (), |store, row, _now_us| {
+            let state = store.state(row.number)?;
             if state.is_paused {
-                store.change_state(number, |state| state.is_paused = false)?;
-                store.notify(number, state.in_set(Part::Ready));
+                store.change_state(row.number, |state| state.is_paused = false)?;
+                store.notify(row.number, state.in_set(Part::Ready));
             }
             Ok(())
         })
@@ -74,8 +74,8 @@ impl QueueStore for EmbeddedStore {
     }
 
     async fn list_queues(&self, project: &ProjectId, listing: &QueueListing) -> Result<QueuePage, Error> {
-        let (of, listing) = (keys::queues_prefix(project), listing.clone());
-        self.read(move |view| view.list(&of, &listing)).await
+        let (prefix, listing) = (keys::of_project(keys::QUEUES, project), listing.clone());
+        self.read(move |view| view.list(&prefix, &listing)).await
     }
 
     async fn count_queues(&self, project: &ProjectId, kind: Option<QueueKind>) -> Result<u64, Error> {
@@ -88,16 +88,16 @@ impl QueueStore for EmbeddedStore {
     }
 
     async fn list_projects(&self, after: Option<&ProjectId>, examined_max: usize) -> Result<ProjectPage, Error> {
-        let after = after.map_or_else(|| keys::project_counts_prefix().to_vec(), keys::project_count);
+        let after = after.map_or_else(|| vec![keys::PROJECTS], keys::project_count);
         self.read(move |view| view.list_projects(&after, examined_max)).await
     }
 }
 
 impl<T: Table> View<T> {
     /// Lists queues of the project whose keys begin with `of`.
-    fn list(&self, of: &[u8], listing: &QueueListing) -> Result<QueuePage, Error> {
+    fn list(&self, prefix: &[u8], listing: &QueueListing) -> Result<QueuePage, Error> {
         let (mut page, mut examined, mut bytes) = (QueuePage::default(), 0, 0);
-        let Some((from, end)) = keys::in_range(of, &listing.names) else {
+        let Some((from, end)) = keys::in_range(prefix, &listing.names) else {
             return Ok(page);
         };
         let range = (from.as_ref().map(Vec::as_slice), Bound::Excluded(&*end));
@@ -142,7 +142,7 @@ impl<T: Table> View<T> {
 
     /// Lists projects with the number of their queues, whose keys follow this one.
     fn list_projects(&self, after: &[u8], examined_max: usize) -> Result<ProjectPage, Error> {
-        let end = keys::prefix_end(&keys::project_counts_prefix());
+        let end = keys::prefix_end(&[keys::PROJECTS]);
         let mut page = ProjectPage::default();
         let counts = self.registry.range::<&[u8]>((Bound::Excluded(after), Bound::Excluded(&*end)))?;
         for entry in counts.take(examined_max) {
@@ -294,7 +294,7 @@ impl WriteTransaction<'_> {
         let (Ok(end_us), Ok(last)) = (tombstone.try_get_u64(), tombstone.try_get_u64()) else {
             return Err(damaged("a tombstone"));
         };
-        self.remove_registry(&keys::expiry(end_us, &key))?;
+        self.remove_registry(&keys::ending(keys::EXPIRIES, end_us, &key))?;
         Ok(last)
     }
 }

@@ -22,9 +22,9 @@ impl QuotaStore for EmbeddedStore {
         after: Option<&QueueName>,
         examined_max: usize,
     ) -> Result<MeasuredQueues, Error> {
-        let of = keys::queues_prefix(project);
-        let after = [&of, after.map_or("", QueueName::as_str).as_bytes()].concat();
-        self.read(move |view| view.measure(&of, &after, examined_max)).await
+        let prefix = keys::of_project(keys::QUEUES, project);
+        let after = [&prefix, after.map_or("", QueueName::as_str).as_bytes()].concat();
+        self.read(move |view| view.measure(&prefix, &after, examined_max)).await
     }
 
     async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
@@ -39,9 +39,9 @@ impl QuotaStore for EmbeddedStore {
 
 impl<T: Table> View<T> {
     /// Measures the queues after the key `after`. The keys of the project's queues begin with `of`.
-    fn measure(&self, of: &[u8], after: &[u8], examined_max: usize) -> Result<MeasuredQueues, Error> {
+    fn measure(&self, prefix: &[u8], after: &[u8], examined_max: usize) -> Result<MeasuredQueues, Error> {
         let (mut measured, mut examined) = (MeasuredQueues::default(), 0);
-        let rows = (Bound::Excluded(after), Bound::Excluded(&*keys::prefix_end(of)));
+        let rows = (Bound::Excluded(after), Bound::Excluded(&*keys::prefix_end(prefix)));
         for entry in self.registry.range::<&[u8]>(rows)?.take(examined_max) {
             let (key, row) = entry?;
             // A queue that is in a pool has no contents here.

@@ -23,9 +23,9 @@ const LISTED_PER_STEP: usize = 100;
 #[async_trait]
 impl SealedBodies for EmbeddedStore {
     async fn list_sealed(&self, queue: &QueueId, after: Option<&SealedPosition>) -> Result<SealedPage, Error> {
-        let (of, after) = (queue.clone(), after.cloned());
+        let (queue_id, after) = (queue.clone(), after.cloned());
         self.read(move |view| {
-            let Some(row) = view.row(&of)? else {
+            let Some(row) = view.row(&queue_id)? else {
                 return Ok(SealedPage { bodies: Vec::new(), next: None });
             };
             let (part, place) = match &after {
@@ -37,7 +37,7 @@ impl SealedBodies for EmbeddedStore {
                 SealedPart::Messages => view.sealed_after(row.number, Part::Message, &place, StoredBody::in_message)?,
                 SealedPart::Retries if subscriptions == 0 => (Vec::new(), None),
                 SealedPart::Retries => view.sealed_after(subscriptions, Part::Retry, &place, StoredBody::in_retry)?,
-                SealedPart::Outbox => sealed_after(&view.registry, &keys::outbox_prefix(&of), &place, in_outbox)?,
+                SealedPart::Outbox => sealed_after(&view.registry, &keys::outbox_prefix(&queue_id), &place, in_outbox)?,
             };
             let next = match (part, place) {
                 (part, Some(place)) => Some(SealedPosition { part, place }),
@@ -52,8 +52,8 @@ impl SealedBodies for EmbeddedStore {
 
     async fn replace_sealed(&self, queue: &QueueId, replacements: &[SealedReplacement]) -> Result<u64, Error> {
         let bytes = replacements.iter().map(|replacement| replacement.value.len()).sum();
-        let (of, replacements) = (queue.clone(), replacements.to_vec());
-        self.write(bytes, move |store| store.replace_sealed(&of, &replacements).map(Step::Done)).await
+        let (queue_id, replacements) = (queue.clone(), replacements.to_vec());
+        self.write(bytes, move |store| store.replace_sealed(&queue_id, &replacements).map(Step::Done)).await
     }
 }
 

@@ -146,33 +146,12 @@ impl EmbeddedStore {
     }
 
     /// Runs an operation on a queue whose due changes have been applied. Returns `absent` if the
-    /// queue does not exist. `work` gets the number of the queue's contents and the time.
+    /// queue does not exist. `work` gets the queue's row and the time.
     pub(super) async fn write_up_to_date<T: Clone + Send + 'static>(
         &self,
         queue: &QueueId,
         absent: T,
-        mut work: impl FnMut(&mut WriteTransaction<'_>, u64, u64) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.write_up_to_date_with_row(queue, absent, move |store, row, now_us| work(store, row.number, now_us)).await
-    }
-
-    pub(super) async fn write_up_to_date_with_row<T: Clone + Send + 'static>(
-        &self,
-        queue: &QueueId,
-        absent: T,
-        mut work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.write_up_to_date_in_steps(queue, absent, move |store, row, now_us| {
-            work(store, row, now_us).map(Step::Done)
-        })
-        .await
-    }
-
-    pub(super) async fn write_up_to_date_in_steps<T: Clone + Send + 'static>(
-        &self,
-        queue: &QueueId,
-        absent: T,
-        work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<Step<T>, Error> + Send + 'static,
+        work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.write_bytes_up_to_date(queue, 0, absent, work).await
     }
@@ -184,7 +163,7 @@ impl EmbeddedStore {
         queue: &QueueId,
         bytes: usize,
         absent: T,
-        mut work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<Step<T>, Error> + Send + 'static,
+        mut work: impl FnMut(&mut WriteTransaction<'_>, &QueueRow, u64) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let queue = queue.clone();
         self.write(bytes, move |store| {
@@ -195,7 +174,7 @@ impl EmbeddedStore {
             if store.apply_due_changes(&row, now_us)? {
                 return Ok(Step::Again);
             }
-            work(store, &row, now_us)
+            work(store, &row, now_us).map(Step::Done)
         })
         .await
     }
@@ -236,28 +215,20 @@ impl EmbeddedStore {
     }
 
     /// Reads a queue whose due changes have been applied. Returns `None` if the queue does not
-    /// exist. `query` gets the number of the queue's contents and the time.
+    /// exist. `query` gets the queue's row and state, and the time.
     pub(super) async fn read_up_to_date<T: Send + 'static>(
-        &self,
-        queue: &QueueId,
-        query: impl Fn(&ReadView, u64, u64) -> Result<T, Error> + Send + Sync + 'static,
-    ) -> Result<Option<T>, Error> {
-        self.read_up_to_date_with_row(queue, move |view, row, _state, now_us| query(view, row.number, now_us)).await
-    }
-
-    pub(super) async fn read_up_to_date_with_row<T: Send + 'static>(
         &self,
         queue: &QueueId,
         query: impl Fn(&ReadView, &QueueRow, &QueueState, u64) -> Result<T, Error> + Send + Sync + 'static,
     ) -> Result<Option<T>, Error> {
         let query = Arc::new(query);
         loop {
-            let (query, clock, of) = (query.clone(), self.parts.clock.clone(), queue.clone());
+            let (query, clock, queue_id) = (query.clone(), self.parts.clock.clone(), queue.clone());
             let result = self.read(move |view| {
-                let Some(row) = view.row(&of)? else {
+                let Some(row) = view.row(&queue_id)? else {
                     return Ok(Some(None));
                 };
-                let (state, now_us) = (view.stored_state(row.number)?, clock.now_us(&of));
+                let (state, now_us) = (view.stored_state(row.number)?, clock.now_us(&queue_id));
                 if view.has_due_changes(row.number, &state, now_us)? {
                     return Ok(None);
                 }
@@ -266,7 +237,7 @@ impl EmbeddedStore {
             if let Some(result) = result.await? {
                 return Ok(result);
             }
-            self.write_up_to_date(queue, (), |_store, _number, _now_us| Ok(())).await?;
+            self.write_up_to_date(queue, (), |_store, _row, _now_us| Ok(())).await?;
         }
     }
 }

@@ -26,9 +26,8 @@ impl WatchStore for EmbeddedStore {
     }
 
     async fn queue_status(&self, queue: &QueueId) -> Result<QueueStatus, Error> {
-        let status = self.read_up_to_date(queue, |view, number, now_us| {
-            let state = view.stored_state(number)?;
-            let due = view.first_due(number, &state)?;
+        let status = self.read_up_to_date(queue, |view, row, state, now_us| {
+            let due = view.first_due(row.number, state)?;
             let next_due = Some(due.lease.min(due.delay)).filter(|due_us| *due_us < u64::MAX);
             Ok(QueueStatus {
                 now_us,

@@ -55,7 +55,7 @@ impl<T: Table> View<T> {
             }
         }
         let mut findings = Findings { check: &mut check, subject: "the registry".to_owned() };
-        let counts = [self.all_with(&keys::project_counts_prefix())?, self.all_with(&keys::topic_counts_prefix())?];
+        let counts = [self.all_with(&[keys::PROJECTS])?, self.all_with(&[keys::TOPICS])?];
         let counted: HashMap<Vec<u8>, u64> =
             counts.into_iter().flatten().map(|(key, count)| (key, (&*count).try_get_u64().unwrap_or(0))).collect();
         findings.expect(counted == projects, "the stored numbers of queues are wrong");
@@ -72,7 +72,7 @@ impl<T: Table> View<T> {
             let kept = self.registry.get(keys::expiring_key(&expiry))?;
             let until = kept.and_then(|kept| kept_until(kept.value()));
             findings.expect(
-                keys::expiry(until.unwrap_or(0), keys::expiring_key(&expiry)) == expiry,
+                keys::ending(keys::EXPIRIES, until.unwrap_or(0), keys::expiring_key(&expiry)) == expiry,
                 "an expiry differs from that of its row",
             );
         }

@@ -40,10 +40,10 @@ impl EmbeddedStore {
             let line = json!({ "queue": queue.to_string(), "record": what, "bytes": hexadecimal(&bytes) });
             let failed = |error| Error::Unavailable(format!("cannot write {}: {error}", path.display()));
             add_line(&path, &line.to_string()).map_err(failed)?;
-            let of = queue.clone();
+            let queue_id = queue.clone();
             match subscription {
-                None => self.write(0, move |store| store.reset_metadata(&of)).await?,
-                Some(id) => self.delete_subscription(&of, id).await?,
+                None => self.write(0, move |store| store.reset_metadata(&queue_id)).await?,
+                Some(id) => self.delete_subscription(&queue_id, id).await?,
             }
             repaired.add_repair(queue, format_args!("{what}: {}; set aside in {}", error.reason(), path.display()));
         }

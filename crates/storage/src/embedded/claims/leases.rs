@@ -15,12 +15,12 @@ use sukkal_domain::{Claim, ClaimId, Fence, QueueId, Term};
 impl<T: Table> View<T> {
     /// Returns those of the messages that the lease still holds.
     pub(crate) fn held_messages(&self, number: u64, lease: Lease, keys: &[Key]) -> Result<Vec<Located>, Error> {
-        let mut still = Vec::with_capacity(keys.len());
+        let mut held = Vec::with_capacity(keys.len());
         for key in keys {
             let located = self.located_in(number, Part::InFlight, key)?;
-            still.extend(located.filter(|located| located.lease() == Some(lease)));
+            held.extend(located.filter(|located| located.lease() == Some(lease)));
         }
-        Ok(still)
+        Ok(held)
     }
 
     /// Returns a live claim with the messages that it still holds.
@@ -34,9 +34,9 @@ impl<T: Table> View<T> {
         let Some(row) = self.claim(number, id)? else {
             return Ok(None);
         };
-        let still = self.held_messages(number, Lease::Claim(id), &row.keys)?;
+        let held = self.held_messages(number, Lease::Claim(id), &row.keys)?;
         let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
-        let messages = self.messages(queue, number, still, now_us)?;
+        let messages = self.messages(queue, number, held, now_us)?;
         Ok(Some(Claim { id, ttl_s: row.ttl_s, age_s, fence: row.fence, messages, pickup_delays: Vec::new() }))
     }
 }
@@ -109,24 +109,24 @@ impl WriteTransaction<'_> {
 
     /// Ends a lease, and makes the messages that it still holds available. Returns their number.
     pub(crate) fn release(&mut self, number: u64, lease: Lease, end_us: u64) -> Result<usize, Error> {
-        let still = self.end_lease(number, lease, end_us)?;
-        for located in &still {
+        let held = self.end_lease(number, lease, end_us)?;
+        for located in &held {
             self.make_available(number, located)?;
         }
-        Ok(still.len())
+        Ok(held.len())
     }
 
     /// Removes a lease. Returns the messages that it still holds.
     pub(crate) fn end_lease(&mut self, number: u64, lease: Lease, end_us: u64) -> Result<Vec<Located>, Error> {
         self.remove_key(&lease_key(number, end_us, lease))?;
-        let given = match lease {
+        let claimed = match lease {
             Lease::Returned(key) => vec![key],
             Lease::Claim(id) => {
-                let given = self.view.claim(number, id)?.map(|row| row.keys).unwrap_or_default();
+                let claimed = self.view.claim(number, id)?.map(|row| row.keys).unwrap_or_default();
                 self.remove_key(&keys::content(number, Part::Claim, id.as_bytes()))?;
-                given
+                claimed
             }
         };
-        self.view.held_messages(number, lease, &given)
+        self.view.held_messages(number, lease, &claimed)
     }
 }

@@ -20,19 +20,19 @@ mod list;
 #[async_trait]
 impl ClaimStore for EmbeddedStore {
     async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {
-        let (of, new) = (queue.clone(), new.clone());
+        let (queue_id, new) = (queue.clone(), new.clone());
         self.take_messages(queue, move |store, row, now_us| {
             if store.state(row.number)?.is_paused {
                 return Ok(Taken::Paused);
             }
-            let given = store.next_to_deliver(&of, row, new.limit, &new.preferred_shards, now_us)?;
-            if given.is_empty() {
+            let found = store.next_to_deliver(&queue_id, row, new.limit, &new.preferred_shards, now_us)?;
+            if found.is_empty() {
                 return Ok(Taken::Nothing);
             }
             // Deliveries are counted only where their number is limited.
             let count = u32::from(row.policy.dead_letters.is_some());
-            let mut messages = Vec::with_capacity(given.len());
-            for found in &given {
+            let mut messages = Vec::with_capacity(found.len());
+            for found in &found {
                 let before = found.located.entry;
                 let mut entry = Entry { claim: Some(id), before: before.delivery, ..before };
                 let delivery = before.delivery_state();
@@ -41,14 +41,14 @@ impl ClaimStore for EmbeddedStore {
                 let entry = store.prolong(row.number, entry, new.term, now_us)?;
                 let claimed = Located { set: Part::InFlight, entry, ..found.located };
                 store.move_to(row.number, &found.located, &claimed)?;
-                messages.push(show(&of, &claimed, &found.record, now_us)?);
+                messages.push(show(&queue_id, &claimed, &found.record, now_us)?);
             }
-            let keys = given.iter().map(|found| *found.located.key()).collect();
-            let fence = store.next_fence(row.number, given.len(), now_us)?;
+            let keys = found.iter().map(|found| *found.located.key()).collect();
+            let fence = store.next_fence(row.number, found.len(), now_us)?;
             let ttl_s = new.term.ttl_s;
             let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
             store.put_claim(row.number, id, &claim)?;
-            let pickup_delays = given
+            let pickup_delays = found
                 .iter()
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))
@@ -59,8 +59,10 @@ impl ClaimStore for EmbeddedStore {
     }
 
     async fn get_claim(&self, queue: &QueueId, id: ClaimId) -> Result<Option<Claim>, Error> {
-        let of = queue.clone();
-        let claim = self.read_up_to_date(queue, move |view, number, now_us| view.show_claim(&of, number, id, now_us));
+        let queue_id = queue.clone();
+        let claim = self.read_up_to_date(queue, move |view, queue_row, _state, now_us| {
+            view.show_claim(&queue_id, queue_row.number, id, now_us)
+        });
         Ok(claim.await?.flatten())
     }
 
@@ -70,26 +72,27 @@ impl ClaimStore for EmbeddedStore {
         after: Option<ClaimId>,
         limit: usize,
     ) -> Result<Vec<ClaimSummary>, Error> {
-        let claims =
-            self.read_up_to_date(queue, move |view, number, now_us| view.claims_after(number, after, limit, now_us));
+        let claims = self.read_up_to_date(queue, move |view, queue_row, _state, now_us| {
+            view.claims_after(queue_row.number, after, limit, now_us)
+        });
         Ok(claims.await?.unwrap_or_default())
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {
-        self.write_up_to_date(queue, None, move |store, number, now_us| {
-            let Some(row) = store.view.claim(number, id)? else {
+        self.write_up_to_date(queue, None, move |store, queue_row, now_us| {
+            let Some(row) = store.view.claim(queue_row.number, id)? else {
                 return Ok(None);
             };
-            let still = store.view.held_messages(number, Lease::Claim(id), &row.keys)?;
-            for located in &still {
-                let entry = store.prolong(number, located.entry, term, now_us)?;
-                store.put_entry(number, &Located { entry, ..*located })?;
+            let held = store.view.held_messages(queue_row.number, Lease::Claim(id), &row.keys)?;
+            for located in &held {
+                let entry = store.prolong(queue_row.number, located.entry, term, now_us)?;
+                store.put_entry(queue_row.number, &Located { entry, ..*located })?;
             }
-            let keys = still.iter().map(|located| *located.key()).collect();
-            store.remove_key(&lease_key(number, row.end_us, Lease::Claim(id)))?;
+            let keys = held.iter().map(|located| *located.key()).collect();
+            store.remove_key(&lease_key(queue_row.number, row.end_us, Lease::Claim(id)))?;
             let renewed = ClaimRow::new(term.ttl_s, now_us, row.fence, row.client, keys);
-            store.put_claim(number, id, &renewed)?;
-            store.notify(number, 0);
+            store.put_claim(queue_row.number, id, &renewed)?;
+            store.notify(queue_row.number, 0);
             Ok(Some(row.fence))
         })
         .await
@@ -103,17 +106,17 @@ impl ClaimStore for EmbeddedStore {
         delay_s: u32,
     ) -> Result<ClaimOutcome, Error> {
         let key = id.is_of(queue).then(|| key_of(id));
-        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, number, now_us| {
-            if store.view.claim(number, claim)?.is_none() {
+        self.write_up_to_date(queue, ClaimOutcome::Gone, move |store, queue_row, now_us| {
+            if store.view.claim(queue_row.number, claim)?.is_none() {
                 return Ok(ClaimOutcome::Gone);
             }
             // An id of another queue has a key that this claim holds only by an unlikely
             // coincidence.
-            let held = store.view.held_messages(number, Lease::Claim(claim), key.as_slice())?;
+            let held = store.view.held_messages(queue_row.number, Lease::Claim(claim), key.as_slice())?;
             let Some(located) = held.first() else { return Ok(ClaimOutcome::NotHeld) };
             match delay_s {
-                0 => store.make_available(number, located)?,
-                delay_s => store.return_with_delay(number, located, delay_s, now_us)?,
+                0 => store.make_available(queue_row.number, located)?,
+                delay_s => store.return_with_delay(queue_row.number, located, delay_s, now_us)?,
             }
             Ok(ClaimOutcome::Done)
         })
@@ -121,9 +124,9 @@ impl ClaimStore for EmbeddedStore {
     }
 
     async fn release_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
-        self.write_up_to_date(queue, (), move |store, number, _now_us| {
-            if let Some(row) = store.view.claim(number, id)? {
-                store.release(number, Lease::Claim(id), row.end_us)?;
+        self.write_up_to_date(queue, (), move |store, queue_row, _now_us| {
+            if let Some(row) = store.view.claim(queue_row.number, id)? {
+                store.release(queue_row.number, Lease::Claim(id), row.end_us)?;
             }
             Ok(())
         })
@@ -131,10 +134,10 @@ impl ClaimStore for EmbeddedStore {
     }
 
     async fn withdraw_claim(&self, queue: &QueueId, id: ClaimId) -> Result<(), Error> {
-        self.write_up_to_date(queue, (), move |store, number, _now_us| {
-            if let Some(row) = store.view.claim(number, id)? {
-                for located in store.end_lease(number, Lease::Claim(id), row.end_us)? {
-                    store.restore_delivery(number, &located)?;
+        self.write_up_to_date(queue, (), move |store, queue_row, _now_us| {
+            if let Some(row) = store.view.claim(queue_row.number, id)? {
+                for located in store.end_lease(queue_row.number, Lease::Claim(id), row.end_us)? {
+                    store.restore_delivery(queue_row.number, &located)?;
                 }
             }
             Ok(())

@@ -27,23 +27,24 @@ impl DeliveryStore for EmbeddedStore {
         queue: &QueueId,
         holder: Uuid,
     ) -> Result<Option<(LeaseFence, FeedState)>, Error> {
-        self.write_up_to_date(queue, None, move |store, number, now_us| {
-            let state = store.state(number)?;
+        self.write_up_to_date(queue, None, move |store, row, now_us| {
+            let state = store.state(row.number)?;
             if state.subscription_count == 0 {
                 return Ok(None);
             }
-            let row = store.view.delivery_row(&state)?;
-            let Some(lease) = row.lease.taken(holders::in_this_process(holder), now_us, DELIVERY_LEASE_DURATION) else {
+            let deliveries = store.view.delivery_row(&state)?;
+            let Some(lease) = deliveries.lease.taken(holders::in_this_process(holder), now_us, DELIVERY_LEASE_DURATION)
+            else {
                 return Ok(None);
             };
-            store.put_delivery_row(&state, &DeliveryRow { lease, ..row })?;
-            Ok(Some((lease.fence(), store.view.feed_state(number, &state, row.version, now_us)?)))
+            store.put_delivery_row(&state, &DeliveryRow { lease, ..deliveries })?;
+            Ok(Some((lease.fence(), store.view.feed_state(row.number, &state, deliveries.version, now_us)?)))
         })
         .await
     }
 
     async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
-        let changed = self.read_up_to_date_with_row(queue, move |view, _row, state, _now_us| {
+        let changed = self.read_up_to_date(queue, move |view, _row, state, _now_us| {
             if state.subscriptions == 0 {
                 return Ok(None);
             }
@@ -60,9 +61,9 @@ impl DeliveryStore for EmbeddedStore {
         after: Option<RetryKey>,
         limit: usize,
     ) -> Result<Vec<Retry>, Error> {
-        let of = queue.clone();
-        let retries = self.read_up_to_date_with_row(queue, move |view, _row, state, now_us| {
-            view.retries(&of, state, subscription, after, limit, now_us)
+        let queue_id = queue.clone();
+        let retries = self.read_up_to_date(queue, move |view, _row, state, now_us| {
+            view.retries(&queue_id, state, subscription, after, limit, now_us)
         });
         Ok(retries.await?.unwrap_or_default())
     }
@@ -84,22 +85,22 @@ impl DeliveryStore for EmbeddedStore {
         next_retry_us: Option<u64>,
     ) -> Result<bool, Error> {
         let seen = *seen;
-        self.write_up_to_date(queue, true, move |store, number, now_us| {
-            let state = store.state(number)?;
+        self.write_up_to_date(queue, true, move |store, row, now_us| {
+            let state = store.state(row.number)?;
             if state.subscriptions == 0 {
                 return Ok(true);
             }
-            let row = store.view.delivery_row(&state)?;
-            if row.lease.fence() != fence {
+            let deliveries = store.view.delivery_row(&state)?;
+            if deliveries.lease.fence() != fence {
                 return Ok(true);
             }
-            let is_unseen = state.last > seen.last.micros() || row.version != seen.subscriptions_version;
+            let is_unseen = state.last > seen.last.micros() || deliveries.version != seen.subscriptions_version;
             if is_unseen && state.subscription_count > 0 {
                 return Ok(false);
             }
-            store.put_delivery_row(&state, &row.ended(&seen, next_retry_us))?;
+            store.put_delivery_row(&state, &deliveries.ended(&seen, next_retry_us))?;
             if next_retry_us.is_some_and(|due_us| due_us <= now_us) {
-                store.signal_deliveries(number);
+                store.signal_deliveries(row.number);
             }
             Ok(true)
         })

@@ -13,7 +13,6 @@ use crate::embedded::rows::keys::{self, Part};
 use crate::embedded::rows::state::QueueState;
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::transaction::write::WriteTransaction;
-use crate::embedded::transaction::writer::Step;
 use crate::{DeliveryChange, Error, FeedState, LeaseFence};
 use sukkal_domain::{QueueId, SubscriptionId};
 
@@ -64,7 +63,7 @@ pub(super) async fn save_deliveries(
     let bytes = changes.iter().map(Change::bytes).sum();
     store
         .write_bytes_up_to_date(queue, bytes, None, move |store, row, now_us| {
-            store.save_deliveries(row.number, fence, &changes, now_us).map(Step::Done)
+            store.save_deliveries(row.number, fence, &changes, now_us)
         })
         .await
 }

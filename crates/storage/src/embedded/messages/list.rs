@@ -19,12 +19,12 @@ pub(crate) const EXAMINED_PER_STEP: usize = 1_000;
 pub(crate) async fn list_messages(store: &EmbeddedStore, queue: &QueueId, listing: &Listing) -> Result<Page, Error> {
     let mut listing = listing.clone();
     loop {
-        let (of, step) = (queue.clone(), listing.clone());
-        let page = store.read_up_to_date_with_row(queue, move |view, row, state, now_us| {
+        let (queue_id, step) = (queue.clone(), listing.clone());
+        let page = store.read_up_to_date(queue, move |view, row, state, now_us| {
             // In a queue that no longer delays messages, the delayed ones that are left are not
             // listed.
             let delayed = step.scope.delayed && row.policy.delays;
-            let (page, last) = view.list_messages(&of, (row.number, state), &step, delayed, now_us)?;
+            let (page, last) = view.list_messages(&queue_id, (row.number, state), &step, delayed, now_us)?;
             Ok((Page { delays: row.policy.delays, is_fair: state.is_fair(&row.policy), ..page }, last))
         });
         let Some((page, examined_to)) = page.await? else {

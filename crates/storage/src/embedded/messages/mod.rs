@@ -34,15 +34,14 @@ impl MessageStore for EmbeddedStore {
     }
 
     async fn get_messages(&self, queue: &QueueId, ids: &[MessageId], with_states: bool) -> Result<Vec<Message>, Error> {
-        let (of, keys) = (queue.clone(), own_keys(queue, ids));
-        let messages = self.read_up_to_date(queue, move |view, number, now_us| {
-            let state = view.stored_state(number)?;
-            let located = keys.iter().map(|key| view.located(number, &state, key)).collect::<Result<Vec<_>, _>>()?;
+        let (queue_id, keys) = (queue.clone(), own_keys(queue, ids));
+        let messages = self.read_up_to_date(queue, move |view, row, state, now_us| {
+            let located = keys.iter().map(|key| view.located(row.number, state, key)).collect::<Result<Vec<_>, _>>()?;
             let located: Vec<Located> = located.into_iter().flatten().collect();
             if with_states {
-                return view.messages_with_states(&of, number, &state, &located, now_us);
+                return view.messages_with_states(&queue_id, row.number, state, &located, now_us);
             }
-            view.messages(&of, number, located, now_us)
+            view.messages(&queue_id, row.number, located, now_us)
         });
         Ok(messages.await?.unwrap_or_default())
     }

@@ -22,18 +22,18 @@ pub(crate) async fn pop_messages(
     pop: ClaimId,
     limit: usize,
 ) -> Result<Taken<Vec<Popped>>, Error> {
-    let of = queue.clone();
+    let queue_id = queue.clone();
     store
         .take_messages(queue, move |transaction, row, now_us| {
             if transaction.state(row.number)?.is_paused {
                 return Ok(Taken::Paused);
             }
-            let given = transaction.next_to_deliver(&of, row, limit, &[], now_us)?;
-            let mut popped = Vec::with_capacity(given.len());
-            for found in given {
+            let found = transaction.next_to_deliver(&queue_id, row, limit, &[], now_us)?;
+            let mut popped = Vec::with_capacity(found.len());
+            for found in found {
                 transaction.remove(row.number, &found.located)?;
                 transaction.processed.deleted += 1;
-                let message = show(&of, &found.located, &found.record, now_us)?;
+                let message = show(&queue_id, &found.located, &found.record, now_us)?;
                 let (pickup_delay, entry) =
                     (found.pickup_delay(&message, now_us), found.located.entry.encode(false).into());
                 let (record, shard) = (found.record, found.located.shard);
@@ -47,7 +47,7 @@ pub(crate) async fn pop_messages(
 pub(crate) async fn restore_messages(store: &EmbeddedStore, queue: &QueueId, popped: &[Popped]) -> Result<(), Error> {
     let popped = popped.to_vec();
     store
-        .write_up_to_date_with_row(queue, (), move |transaction, row, _now_us| {
+        .write_up_to_date(queue, (), move |transaction, row, _now_us| {
             // The others belong to an earlier queue of that name, or were popped before a purge.
             for one in popped.iter().filter(|one| one.epoch == row.number) {
                 let entry = Entry::decode(&one.entry)?;

@@ -13,11 +13,11 @@ use crate::key::rank_of;
 use sukkal_domain::{Details, Holding, Order, QueueId, Shard, Stats};
 
 pub(crate) async fn get_stats(store: &EmbeddedStore, queue: &QueueId, detailed: bool) -> Result<Stats, Error> {
-    let of = queue.clone();
+    let queue_id = queue.clone();
     let absent = || Stats { details: detailed.then(Details::default), ..Stats::default() };
-    let stats = store.read_up_to_date_with_row(queue, move |view, row, state, now_us| {
+    let stats = store.read_up_to_date(queue, move |view, row, state, now_us| {
         let number = row.number;
-        let show = |located: Option<Located>| Ok::<_, Error>(view.messages(&of, number, located, now_us)?.pop());
+        let show = |located: Option<Located>| Ok::<_, Error>(view.messages(&queue_id, number, located, now_us)?.pop());
         Ok(Stats {
             exists: true,
             total: state.total,

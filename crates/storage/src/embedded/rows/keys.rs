@@ -76,9 +76,9 @@ pub(crate) const EXPIRIES: u8 = b'x';
 pub(crate) const DISCARDED: u8 = b't';
 pub(crate) const OUTBOX: u8 = b'b';
 pub(crate) const MIGRATION_ID: &[u8] = b"i";
-const PROJECTS: u8 = b'p';
-const TOPICS: u8 = b'u';
-const TOMBSTONES: u8 = b'g';
+pub(crate) const PROJECTS: u8 = b'p';
+pub(crate) const TOPICS: u8 = b'u';
+pub(crate) const TOMBSTONES: u8 = b'g';
 const RECEIVED: u8 = b'a';
 const OUTCOMES: u8 = b'o';
 const RESTORED: u8 = b'r';
@@ -120,9 +120,9 @@ const TIME_BYTES: usize = 8;
 const MESSAGE_KEY_BYTES: usize = TIME_BYTES + 1 + KEY_BYTES;
 
 /// Returns the start and the end of the range of queues with these names. The keys of the project's
-/// queues begin with `of`. Returns `None` if there can be none.
-pub(crate) fn in_range(of: &[u8], names: &NameRange) -> Option<(Bound<Vec<u8>>, Vec<u8>)> {
-    let key = |text: &str| [of, text.as_bytes()].concat();
+/// queues begin with `all`. Returns `None` if there can be none.
+pub(crate) fn in_range(all: &[u8], names: &NameRange) -> Option<(Bound<Vec<u8>>, Vec<u8>)> {
+    let key = |text: &str| [all, text.as_bytes()].concat();
     let first = key(&names.prefix);
     let end = names.below.map(key).into_iter().chain([prefix_end(&first)]).min()?;
     let from = match names.after.as_deref().map(key) {
@@ -147,24 +147,9 @@ pub(crate) fn topic_count(project: &ProjectId) -> Vec<u8> {
     [&[TOPICS], project.as_str().as_bytes()].concat()
 }
 
-/// Returns the common prefix of the keys of all those numbers.
-pub(crate) fn topic_counts_prefix() -> [u8; 1] {
-    [TOPICS]
-}
-
 /// Returns the project of the key of a number of queues.
 pub(crate) fn decode_project(key: &[u8]) -> Option<ProjectId> {
     ProjectId::new(str::from_utf8(key.strip_prefix(&[PROJECTS])?).ok()?)
-}
-
-/// Returns the common prefix of the keys of all those numbers.
-pub(crate) fn project_counts_prefix() -> [u8; 1] {
-    [PROJECTS]
-}
-
-/// Returns the common prefix of the keys of a project's queues.
-pub(crate) fn queues_prefix(project: &ProjectId) -> Vec<u8> {
-    named(QUEUES, project, "")
 }
 
 /// Returns the key of a queue.
@@ -211,11 +196,6 @@ pub(crate) fn decode_tombstone(key: &[u8]) -> Option<QueueId> {
     decode_named(key.strip_prefix(&[TOMBSTONES])?)
 }
 
-/// Returns the common prefix of the keys of all tombstones.
-pub(crate) fn tombstones_prefix() -> [u8; 1] {
-    [TOMBSTONES]
-}
-
 /// Returns the common prefix of the keys of all outcomes of a queue.
 pub(crate) fn outcomes_prefix(number: u64) -> Vec<u8> {
     [&[OUTCOMES][..], &number.to_be_bytes()].concat()
@@ -231,11 +211,6 @@ pub(crate) fn restored(number: u64, pop: [u8; 16], key: &Key) -> Vec<u8> {
     [&[RESTORED][..], &number.to_be_bytes(), &pop, key].concat()
 }
 
-/// Returns the key that records until when (µs) another key of the registry is kept.
-pub(crate) fn expiry(end_us: u64, key: &[u8]) -> Vec<u8> {
-    [&[EXPIRIES][..], &end_us.to_be_bytes(), key].concat()
-}
-
 /// Returns the key that an expiry key refers to.
 pub(crate) fn expiring_key(expiry: &[u8]) -> &[u8] {
     expiry.get(1 + TIME_BYTES..).unwrap_or_default()
@@ -247,7 +222,7 @@ pub(crate) fn of_project(prefix: u8, project: &ProjectId) -> Vec<u8> {
     named(prefix, project, "")
 }
 
-/// Returns the key that records when (µs) a row of a table ends.
+/// Returns the key that records when (µs) a row of a table ends, or another key of the registry.
 pub(crate) fn ending(prefix: u8, end_us: u64, key: &[u8]) -> Vec<u8> {
     [&[prefix][..], &end_us.to_be_bytes(), key].concat()
 }
@@ -302,40 +277,26 @@ pub(crate) fn part_prefix(number: u64, part: Part) -> Vec<u8> {
 
 /// Returns a key of `contents`.
 pub(crate) fn content(number: u64, part: Part, rest: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(TIME_BYTES + 1 + rest.len());
-    key.extend_from_slice(&number.to_be_bytes());
-    key.push(part as u8);
-    key.extend_from_slice(rest);
-    key
+    [&number.to_be_bytes()[..], &[part as u8], rest].concat()
 }
 
 /// Returns a key of `contents` for a message.
 pub(crate) fn message(number: u64, part: Part, key: &Key) -> [u8; MESSAGE_KEY_BYTES] {
-    let mut of = [0; MESSAGE_KEY_BYTES];
-    of[..TIME_BYTES].copy_from_slice(&number.to_be_bytes());
-    of[TIME_BYTES] = part as u8;
-    of[TIME_BYTES + 1..].copy_from_slice(key);
-    of
+    let mut message_key = [0; MESSAGE_KEY_BYTES];
+    message_key[..TIME_BYTES].copy_from_slice(&number.to_be_bytes());
+    message_key[TIME_BYTES] = part as u8;
+    message_key[TIME_BYTES + 1..].copy_from_slice(key);
+    message_key
 }
 
 /// Returns a key of `contents` with a time before the rest.
 pub(crate) fn timed(number: u64, part: Part, time: u64, rest: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(2 * TIME_BYTES + 1 + rest.len());
-    key.extend_from_slice(&number.to_be_bytes());
-    key.push(part as u8);
-    key.extend_from_slice(&time.to_be_bytes());
-    key.extend_from_slice(rest);
-    key
+    [&number.to_be_bytes()[..], &[part as u8], &time.to_be_bytes(), rest].concat()
 }
 
 /// Returns a key of `contents` with a shard before the rest.
 pub(crate) fn shard(number: u64, part: Part, shard: u16, rest: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(TIME_BYTES + 1 + 2 + rest.len());
-    key.extend_from_slice(&number.to_be_bytes());
-    key.push(part as u8);
-    key.extend_from_slice(&shard.to_be_bytes());
-    key.extend_from_slice(rest);
-    key
+    [&number.to_be_bytes()[..], &[part as u8], &shard.to_be_bytes(), rest].concat()
 }
 
 /// Returns the shard and the rest of a key that has a shard.
@@ -403,10 +364,10 @@ mod tests {
         for (queue, key) in queues.iter().zip(&keys) {
             assert_eq!(decode_queue(key).as_ref(), Some(queue));
             assert_eq!(decode_outbox(&outbox(queue, 1, 2)), Some((queue.clone(), 1, 2)));
-            let of = queues_prefix(queue.project());
-            let same: Vec<_> = keys.iter().filter(|key| key.starts_with(&of)).collect();
+            let prefix = of_project(QUEUES, queue.project());
+            let same: Vec<_> = keys.iter().filter(|key| key.starts_with(&prefix)).collect();
             assert_eq!(same.len(), 4, "{queue:?}");
-            assert!(*key < prefix_end(&of));
+            assert!(*key < prefix_end(&prefix));
         }
     }
 }

@@ -60,29 +60,8 @@ pub(crate) struct QueueState {
 
 impl Default for QueueState {
     fn default() -> Self {
-        Self {
-            last: 0,
-            offset: 0,
-            logical: 0,
-            total: 0,
-            in_flight: 0,
-            delayed: 0,
-            due: u64::MAX,
-            sharded: 0,
-            boundary: 0,
-            turn: 0,
-            preferred_in_a_row: 0,
-            busy: 0,
-            fence: 0,
-            posted: 0,
-            claimed: 0,
-            expired: 0,
-            dead_lettered: 0,
-            is_paused: false,
-            subscriptions: 0,
-            subscription_count: 0,
-            bytes: Some(0),
-        }
+        let zero = Self::decode(&[0; STATE_BYTES]).expect("it has the length of a state");
+        Self { due: u64::MAX, ..zero }
     }
 }
 

@@ -17,9 +17,7 @@ use crate::embedded::transaction::write::WriteTransaction;
 use crate::outbox::{self, Outboxes};
 use crate::task_lease::{TASK_LEASE_DURATION, TaskLease};
 use crate::task_record::{TaskRecord, newest_first};
-use crate::{
-    Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, run_redrive, unless_unreadable,
-};
+use crate::{Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskStore, run_redrive, unless_unreadable};
 use sukkal_domain::{QueueId, Redrive, Task, TaskId, TaskState};
 
 mod redrive;
@@ -28,20 +26,20 @@ mod redrive;
 impl TaskStore for EmbeddedStore {
     async fn create_redrive(&self, queue: &QueueId, id: TaskId, redrive: &Redrive) -> Result<TaskCreation, Error> {
         let redrive = redrive.clone();
-        self.write_up_to_date(queue, TaskCreation::NoQueue, move |store, number, now_us| {
-            let mut tasks = store.view.tasks(number)?;
+        self.write_up_to_date(queue, TaskCreation::NoQueue, move |store, row, now_us| {
+            let mut tasks = store.view.tasks(row.number)?;
             if let Some((running, _)) = tasks.iter().find(|(_, task)| task.state == TaskState::Running) {
                 return Ok(TaskCreation::Running(*running));
             }
             tasks.sort_by_key(|(_, task)| task.created_us);
             let surplus = (tasks.len() + 1).saturating_sub(TASKS_MAX);
             for (oldest, _) in tasks.iter().take(surplus) {
-                store.remove_key(&task_key(number, Part::Task, *oldest))?;
+                store.remove_key(&task_key(row.number, Part::Task, *oldest))?;
             }
-            let state = store.state(number)?;
+            let state = store.state(row.number)?;
             let task = TaskRecord::new(&redrive, state.total - state.delayed, state.last, now_us);
-            store.put_task(number, id, &task)?;
-            store.put_task_lease(number, id, TaskLease::default())?;
+            store.put_task(row.number, id, &task)?;
+            store.put_task_lease(row.number, id, TaskLease::default())?;
             Ok(TaskCreation::Created(task.task(id)))
         })
         .await
@@ -66,11 +64,11 @@ impl TaskStore for EmbeddedStore {
     }
 
     async fn delete_task(&self, queue: &QueueId, id: TaskId) -> Result<(), Error> {
-        self.write_up_to_date(queue, (), move |store, number, _now_us| match store.view.task(number, id)? {
+        self.write_up_to_date(queue, (), move |store, row, _now_us| match store.view.task(row.number, id)? {
             Some(task) if task.state == TaskState::Running => {
-                store.finish_task(number, id, task, TaskState::Stopped, None)
+                store.finish_task(row.number, id, task, TaskState::Stopped, None)
             }
-            _ => store.remove_key(&task_key(number, Part::Task, id)).map(drop),
+            _ => store.remove_key(&task_key(row.number, Part::Task, id)).map(drop),
         })
         .await
     }
@@ -78,11 +76,11 @@ impl TaskStore for EmbeddedStore {
     async fn redrive_step(&self, queue: &QueueId, id: TaskId, fence: LeaseFence) -> Result<RedriveStep, Error> {
         let mut elsewhere = HashMap::new();
         loop {
-            let (of, known) = (queue.clone(), elsewhere.clone());
+            let (queue_id, known) = (queue.clone(), elsewhere.clone());
             let ended = Progress::Done(RedriveStep::Ended);
-            let progress = self.write_up_to_date_with_row(queue, ended, move |store, row, now_us| {
+            let progress = self.write_up_to_date(queue, ended, move |store, row, now_us| {
                 match store.held_task(row.number, id, fence, now_us)? {
-                    Some(task) => store.redrive(&of, row.number, (id, task), &known, now_us),
+                    Some(task) => store.redrive(&queue_id, row.number, (id, task), &known, now_us),
                     None => Ok(Progress::Done(RedriveStep::Ended)),
                 }
             });
@@ -104,25 +102,22 @@ impl TaskStore for EmbeddedStore {
 
     async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: LeaseFence, error: &str) -> Result<(), Error> {
         let error = error.to_owned();
-        self.write_up_to_date(queue, (), move |store, number, now_us| {
-            match store.held_task(number, id, fence, now_us)? {
-                Some(task) => store.finish_task(number, id, task, TaskState::Failed, Some(&error)),
+        self.write_up_to_date(queue, (), move |store, row, now_us| {
+            match store.held_task(row.number, id, fence, now_us)? {
+                Some(task) => store.finish_task(row.number, id, task, TaskState::Failed, Some(&error)),
                 None => Ok(()),
             }
         })
         .await
     }
-}
 
-#[async_trait]
-impl TaskLeases for EmbeddedStore {
     async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
-        self.write_up_to_date(queue, None, move |store, number, now_us| {
-            let lease = store.view.task_lease(number, task)?;
+        self.write_up_to_date(queue, None, move |store, row, now_us| {
+            let lease = store.view.task_lease(row.number, task)?;
             let lease =
                 lease.and_then(|lease| lease.taken(holders::in_this_process(holder), now_us, TASK_LEASE_DURATION));
             if let Some(lease) = lease {
-                store.put_task_lease(number, task, lease)?;
+                store.put_task_lease(row.number, task, lease)?;
             }
             Ok(lease.map(TaskLease::fence))
         })

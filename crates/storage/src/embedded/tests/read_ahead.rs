@@ -44,10 +44,10 @@ async fn an_aborted_transaction_discards_the_read_ahead_cache() {
     let ids = all(&store, &queue).await;
     pop(&store, &queue).await;
 
-    let of = queue.clone();
+    let queue_id = queue.clone();
     let given_up: Result<(), Error> = store
         .write(0, move |store| {
-            let row = store.row(&of)?.expect("it is there");
+            let row = store.row(&queue_id)?.expect("it is there");
             assert_eq!(store.next_messages(&row, 5, &[], &mut RecordBudget::default())?.len(), 5);
             Err::<Step<()>, _>(damaged("this one"))
         })

@@ -112,10 +112,10 @@ impl<T: Table> View<T> {
 
     /// Returns the messages of a set before a rank; all of them without one.
     pub(crate) fn entries_before(&self, number: u64, set: Part, rank: Option<u64>) -> Result<Entries<'_>, Error> {
-        let of = keys::part_prefix(number, set);
-        let to =
-            rank.map_or_else(|| keys::prefix_end(&of), |rank| keys::message(number, set, &key(rank, [0; 5])).into());
-        Ok(Entries::new(set, self.contents.range::<&[u8]>(&*of..&*to)?))
+        let prefix = keys::part_prefix(number, set);
+        let to = rank
+            .map_or_else(|| keys::prefix_end(&prefix), |rank| keys::message(number, set, &key(rank, [0; 5])).into());
+        Ok(Entries::new(set, self.contents.range::<&[u8]>(&*prefix..&*to)?))
     }
 
     /// Returns the messages of each of the three sets.

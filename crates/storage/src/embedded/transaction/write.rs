@@ -313,10 +313,10 @@ impl WriteTransaction<'_> {
     /// Stores a row of the registry until `end_us`, with which its value must begin.
     pub(crate) fn put_registry_until(&mut self, end_us: u64, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if let Some(before_us) = self.remove_registry(key)?.and_then(|before| kept_until(&before)) {
-            self.remove_registry(&keys::expiry(before_us, key))?;
+            self.remove_registry(&keys::ending(keys::EXPIRIES, before_us, key))?;
         }
         self.put_registry(key, value)?;
-        self.put_registry(&keys::expiry(end_us, key), &[])
+        self.put_registry(&keys::ending(keys::EXPIRIES, end_us, key), &[])
     }
 
     /// Writes the changed counts and tenants of a fair queue.
