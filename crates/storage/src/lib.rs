@@ -76,7 +76,7 @@ pub use subscriptions::{
     StoredSubscription, StoredSubscriptions, SubscriptionChange, SubscriptionCreation, SubscriptionPage,
     SubscriptionStore, SubscriptionUpdate, SubscriptionWrite, SubscriptionWritten,
 };
-pub use task_lease::{LeaseFence, TaskLeases};
+pub use task_lease::LeaseFence;
 pub use tasks::{RedriveStep, TASKS_MAX, TaskCreation, TaskStore};
 pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
@@ -85,47 +85,17 @@ pub use watch::{QueueStatus, Watch, WatchStore, Watchers};
 /// The tables of records that migrations copy, and whose indexes checks verify.
 static COPIED_TABLES: [&Table; 2] = [&tokens::TOKENS, &quotas::QUOTAS];
 
-/// A complete store.
-pub trait Driver:
-    QueueStore
-    + MessageStore
-    + MovedMessageStore
-    + ClaimStore
-    + TaskStore
-    + TaskLeases
-    + SubscriptionStore
-    + DeliveryStore
-    + SealedBodies
-    + Records
-    + TokenStore
-    + WatchStore
-    + Maintenance
-    + AdmissionControl
-    + Monitoring
-    + QuotaStore
-    + Catalogue
-    + PoolStore
-{
+/// Defines [`Driver`], which every type with these traits is.
+macro_rules! driver {
+    ($($part:path)+) => {
+        /// A complete store.
+        pub trait Driver: $($part +)+ {}
+
+        impl<T: $($part +)+> Driver for T {}
+    };
 }
 
-impl<T> Driver for T where
-    T: QueueStore
-        + MessageStore
-        + MovedMessageStore
-        + ClaimStore
-        + TaskStore
-        + TaskLeases
-        + SubscriptionStore
-        + DeliveryStore
-        + SealedBodies
-        + Records
-        + TokenStore
-        + WatchStore
-        + Maintenance
-        + AdmissionControl
-        + Monitoring
-        + QuotaStore
-        + Catalogue
-        + PoolStore
-{
+driver! {
+    QueueStore MessageStore MovedMessageStore ClaimStore TaskStore SubscriptionStore DeliveryStore SealedBodies Records
+    TokenStore WatchStore Maintenance AdmissionControl Monitoring QuotaStore Catalogue PoolStore
 }

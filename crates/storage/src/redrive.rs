@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, warn};
 use uuid::Uuid;
 
-use super::{AdmissionControl, Error, LeaseFence, RedriveStep, TaskLeases, TaskStore};
+use super::{AdmissionControl, Error, LeaseFence, RedriveStep, TaskStore};
 use sukkal_domain::{QueueId, TaskId};
 
 /// Maximum time that a step waits for its admission. Then it is tried again.
@@ -22,11 +22,7 @@ const FAILURE: &str = "The service could not read its data. Its log has the caus
 ///
 /// If this is interrupted, the maintenance of any process continues the task when its lease has
 /// expired.
-pub async fn run_redrive(
-    store: &(impl TaskStore + TaskLeases + AdmissionControl + ?Sized),
-    queue: &QueueId,
-    task: TaskId,
-) {
+pub async fn run_redrive(store: &(impl TaskStore + AdmissionControl + ?Sized), queue: &QueueId, task: TaskId) {
     let fence = match store.take_task_lease(queue, task, Uuid::new_v4()).await {
         Ok(Some(fence)) => fence,
         Ok(None) => return,

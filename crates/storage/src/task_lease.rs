@@ -14,12 +14,8 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::BufMut;
 use uuid::Uuid;
-
-use super::error::Error;
-use sukkal_domain::{QueueId, TaskId};
 
 /// Time after which a lease expires unless its holder renews it.
 pub(super) const TASK_LEASE_DURATION: Duration = Duration::from_secs(10);
@@ -27,14 +23,6 @@ pub(super) const TASK_LEASE_DURATION: Duration = Duration::from_secs(10);
 /// Number of a holder of a lease. Each holder has a higher one than those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseFence(pub(super) u64);
-
-/// Leases of tasks.
-#[async_trait]
-pub trait TaskLeases: Send + Sync {
-    /// Takes the lease of a task for this holder. Returns `None` if another holder has it, or if
-    /// the task has ended. Taking it again for the same holder returns the same fence.
-    async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error>;
-}
 
 /// A lease as it is stored: the fence, the time (µs) when it expires, and the holder. The time is 0
 /// if there is no holder.

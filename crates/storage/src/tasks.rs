@@ -1,6 +1,7 @@
 //! Tasks of a queue, which continue in the background: the trait, its arguments and its results.
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use super::error::Error;
 use super::task_lease::LeaseFence;
@@ -20,6 +21,10 @@ pub trait TaskStore: Send + Sync {
     /// Unless the redrive names its messages, it covers those that are in the queue now. So it ends
     /// although new ones arrive.
     async fn create_redrive(&self, queue: &QueueId, id: TaskId, redrive: &Redrive) -> Result<TaskCreation, Error>;
+
+    /// Takes the lease of a task for this holder. Returns `None` if another holder has it, or if
+    /// the task has ended. Taking it again for the same holder returns the same fence.
+    async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error>;
 
     /// Returns the tasks of the queue, the newest first.
     async fn list_tasks(&self, queue: &QueueId) -> Result<Vec<Task>, Error>;

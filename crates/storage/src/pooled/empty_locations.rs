@@ -20,7 +20,7 @@ impl PooledStore {
     /// walk before. So a pool that is reached at a wrong address for a while loses nothing.
     pub(super) async fn resolve_location(&self, queue: &QueueId) -> Result<(), Error> {
         let Some(location) = self.0.management.find_location(queue).await? else { return Ok(()) };
-        let empty = &self.0.empty_locations.0;
+        let empty = &self.0.empty_locations;
         if !self.is_up(location.pool.as_ref()) || !self.is_empty(queue, &location).await? {
             empty.remove(queue);
         } else if empty.get(queue) != Some(location.epoch) {

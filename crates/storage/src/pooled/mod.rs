@@ -51,10 +51,10 @@ use tokio::sync::broadcast;
 
 use self::known_pools::KnownPools;
 use self::live_pools::Pools;
-use self::locations::{EmptyLocations, Locations, Subscribed};
+use self::locations::{Located, Subscribed};
 use super::embedded::EmbeddedStore;
 use super::redis::{RedisPools, RedisStore};
-use super::{DeliverySignal, Destinations, Driver, QueueUsage, Schedule, UriCipher};
+use super::{DeliverySignal, Destinations, Driver, Epoch, QueueUsage, Schedule, UriCipher};
 use sukkal_domain::QueueId;
 
 /// The stores of a service with pools. Clones share them.
@@ -72,8 +72,10 @@ struct PoolParts {
     no_queues: Arc<EmbeddedStore>,
     options: Options,
     pools: Pools,
-    locations: Locations,
-    empty_locations: EmptyLocations,
+    /// The locations that a process remembers. They may be outdated.
+    locations: Cache<QueueId, Located>,
+    /// The locations that a walk has found to be empty, by queue.
+    empty_locations: Cache<QueueId, Epoch>,
     /// The moves of queues that operations of this process wait for. A receiver is closed when its
     /// move has ended.
     running_moves: Mutex<HashMap<QueueId, tokio::sync::watch::Receiver<()>>>,

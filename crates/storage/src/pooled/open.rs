@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::known_pools::KnownPools;
 use super::live_pools::Pools;
-use super::locations::{EmptyLocations, Locations, PLACES_MAX, Subscribed};
+use super::locations::{EMPTY_LOCATIONS_MAX, LOCATIONS_MAX};
 use super::weak::WeakStore;
 use super::{Options, PoolParts, PooledStore};
 use crate::Driver;
@@ -51,11 +51,11 @@ impl PooledStore {
         let this = Self(Arc::new_cyclic(|parts| PoolParts {
             no_queues,
             pools: Pools::default(),
-            locations: Locations::new(),
-            empty_locations: EmptyLocations::new(),
+            locations: Cache::new(LOCATIONS_MAX),
+            empty_locations: Cache::new(EMPTY_LOCATIONS_MAX),
             running_moves: Mutex::default(),
-            subscribed: Subscribed::default(),
-            last_usages: Cache::new(PLACES_MAX),
+            subscribed: Mutex::default(),
+            last_usages: Cache::new(LOCATIONS_MAX),
             all_queues: Arc::new(WeakStore(parts.clone())),
             signals: broadcast::Sender::new(SIGNALS_MAX),
             known_pools: KnownPools::default(),

@@ -58,7 +58,7 @@ impl QueueStore for PooledStore {
                 }
                 deleted => deleted?,
             }
-            self.0.locations.forget(queue);
+            self.0.locations.remove(queue);
             // If a move was faster, the queue has another location.
             location = self.0.management.find_location(queue).await?;
             if location.as_ref().is_some_and(|location| !is_after_move(&known, location)) {

@@ -113,7 +113,7 @@ impl Search<'_> {
             (self.tried, self.last) = (self.tried + 1, Some(Located { location, store: store.clone() }));
             return Ok(store);
         }
-        pooled.0.locations.forget(queue);
+        pooled.0.locations.remove(queue);
         self.has_ended = true;
         if self.allows_missing { Ok(pooled.0.no_queues.clone()) } else { Err(Error::NoQueue) }
     }
@@ -133,10 +133,10 @@ impl PooledStore {
             self.refresh_pools().await?;
         }
         let store = self.store_of(location.pool.as_ref())?;
-        self.0.locations.remember(queue, Located { location: location.clone(), store: store.clone() });
+        self.0.locations.insert(queue.clone(), Located { location: location.clone(), store: store.clone() });
         if self.store_of(location.pool.as_ref()).is_ok_and(|now| !is_same(&*now, &*store)) {
             // The list of pools has changed since.
-            self.0.locations.forget(queue);
+            self.0.locations.remove(queue);
         }
         self.follow_place(queue, location.pool.as_ref()).await;
         Ok(store)

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::PooledStore;
 use super::search::at;
-use crate::{Error, LeaseFence, RedriveStep, TaskCreation, TaskLeases, TaskStore};
+use crate::{Error, LeaseFence, RedriveStep, TaskCreation, TaskStore};
 use sukkal_domain::{QueueId, Redrive, Task, TaskId};
 
 #[async_trait]
@@ -33,10 +33,7 @@ impl TaskStore for PooledStore {
     async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: LeaseFence, error: &str) -> Result<(), Error> {
         at!(self, queue, store => store.fail_task(queue, id, fence, error))
     }
-}
 
-#[async_trait]
-impl TaskLeases for PooledStore {
     async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
         at!(self, queue, store => store.take_task_lease(queue, task, holder))
     }

@@ -53,7 +53,7 @@ impl PooledStore {
             Ok(()) => self.watchers().notify_all(queue),
             Err(error) => {
                 debug!(%queue, %error, "cannot subscribe to a queue at its new location");
-                self.0.locations.forget(queue);
+                self.0.locations.remove(queue);
             }
         }
     }

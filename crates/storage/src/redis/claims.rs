@@ -59,17 +59,16 @@ impl ClaimStore for RedisStore {
     ) -> Result<Vec<ClaimSummary>, Error> {
         let args = [after.map_or_else(Bytes::new, arguments::claim), arguments::number(limit as u64)];
         let (_claims, mut reply) = self.run_applying_due(&CLAIM_LIST, queue, &args).await?;
-        let (now_us, mut claims) = (reply.number()?, Vec::new());
-        while !reply.is_empty() {
+        let now_us = reply.number()?;
+        reply.read_all(|reply| {
             let id = reply.bytes()?;
             let id = <[u8; 16]>::try_from(&*id).map_err(|_| Error::Corrupt(format!("{id:?} is no claim id")))?;
             let id = ClaimId::from_bytes(id);
-            let (ttl_s, age_s) = term(id, now_us, &mut reply)?;
+            let (ttl_s, age_s) = term(id, now_us, reply)?;
             let fence = Fence(reply.number()?);
             let client = ClientId::from_store(&reply.text()?);
-            claims.push(ClaimSummary { id, client, ttl_s, age_s, fence, message_count: reply.number()? });
-        }
-        Ok(claims)
+            Ok(ClaimSummary { id, client, ttl_s, age_s, fence, message_count: reply.number()? })
+        })
     }
 
     async fn renew_claim(&self, queue: &QueueId, id: ClaimId, term: Term) -> Result<Option<Fence>, Error> {

@@ -73,11 +73,7 @@ impl Outboxes for RedisStore {
     async fn list_outbox(&self, source: &QueueId) -> Result<Vec<OutgoingMessage>, Error> {
         let args = [arguments::number(LISTED_PER_STEP as u64)];
         let mut reply = self.connection.run(&DEAD_LETTER_LIST, &QueueKeys::of(source), &args).await?;
-        let mut outgoing = Vec::with_capacity(reply.len());
-        while !reply.is_empty() {
-            outgoing.push(OutgoingMessage::decode(&reply.bytes()?)?);
-        }
-        Ok(outgoing)
+        reply.read_all(|reply| OutgoingMessage::decode(&reply.bytes()?))
     }
 
     async fn drop_delivered(&self, source: &QueueId, delivered: &[OutgoingMessage]) -> Result<u64, Error> {

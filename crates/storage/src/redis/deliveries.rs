@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::RedisStore;
 use super::arguments;
-use super::keys::QueueKeys;
+use super::keys::{KeyName, QueueKeys};
 use super::reply::{self, Reply};
 use super::script::{DELIVERY_LEASE, DELIVERY_LEASE_END, DELIVERY_RETRIES, DELIVERY_SAVE};
 use super::subscriptions::subscription_id;
@@ -48,7 +48,7 @@ impl DeliveryStore for RedisStore {
 
     async fn changed_subscriptions(&self, queue: &QueueId, since: u64) -> Result<Option<Vec<SubscriptionId>>, Error> {
         let fields = [VERSION, CHANGES].map(Bytes::from_static);
-        let values = self.values_of(queue, &QueueKeys::of(queue).deliveries(), fields).await?;
+        let values = self.values_of(queue, &QueueKeys::of(queue).key(KeyName::Deliveries), fields).await?;
         let [version, changes] = <[_; 2]>::try_from(values).unwrap_or_default();
         let version = version.and_then(|version| str::from_utf8(&version).ok()?.parse().ok()).unwrap_or_default();
         Ok(subscription_changes::changed_between(&changes.unwrap_or_default(), since, version))
@@ -65,14 +65,11 @@ impl DeliveryStore for RedisStore {
         let after = after.map(|(due_us, message)| retry_entry(subscription, due_us, message)).unwrap_or_default();
         let args = [subscription_id(subscription), after.into(), arguments::number(limit as u64)];
         let mut reply = self.connection.run(&DELIVERY_RETRIES, &keys, &args).await?;
-        let (now_us, mut names) = (reply.number()?, Vec::with_capacity(reply.len()));
-        while !reply.is_empty() {
-            names.push(reply.bytes()?);
-        }
+        let (now_us, names) = (reply.number()?, reply.read_all(Reply::bytes)?);
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let records = self.values_of(queue, &keys.retries(), names).await?;
+        let records = self.values_of(queue, &keys.key(KeyName::Retries), names).await?;
         records.iter().flatten().map(|record| decode_retry(queue, record, now_us)).collect()
     }
 
@@ -118,7 +115,8 @@ impl DeliveryStore for RedisStore {
 
     fn delivery_signals(&self) -> broadcast::Receiver<DeliverySignal> {
         let store = self.clone();
-        self.signals.receiver(&self.connection, move || store.connection.spawn(store.clone().visit_due_queues()))
+        self.signals
+            .receiver(&self.connection, move || store.connection.servers.spawn(store.clone().visit_due_queues()))
     }
 }
 

@@ -54,102 +54,64 @@ pub(super) const ANY_QUEUE: &str = "sukkal:{*}:queue";
 /// The characters that are percent-encoded.
 pub(super) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
 
-/// Names of the keys that scripts get for a queue: `scripts/shared/queue.lua` describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyName {
-    Queue,
-    Messages,
-    Ready,
-    InFlight,
-    Delayed,
-    Expirations,
-    Leases,
-    Claims,
-    ClaimIds,
-    Outbox,
-    Received,
-    Shards,
-    Tenants,
-    Tasks,
-    TaskLeases,
-    Subscriptions,
-    Subscribers,
-    SubscriptionIds,
-    SubscriptionEnds,
-    Deliveries,
-    Retries,
-    RetryTimes,
-    Idempotency,
-    IdempotencyExpirations,
-    Tombstone,
-    /// How far the move of the queue is.
-    Moving,
-    /// The index of due queues, which all queues of a slot share.
-    Due,
+/// Defines the names of keys, as they appear in keys and in scripts.
+macro_rules! key_names {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// Names of the keys that scripts get for a queue: `scripts/shared/queue.lua` describes
+        /// each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum KeyName {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl KeyName {
+            const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Returns the name, as it appears in keys and in scripts.
+            pub(super) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+        }
+    };
 }
 
-impl KeyName {
-    /// Returns the name, as it appears in keys and in scripts.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Messages => "messages",
-            Self::Ready => "ready",
-            Self::InFlight => "in_flight",
-            Self::Delayed => "delayed",
-            Self::Expirations => "expirations",
-            Self::Leases => "leases",
-            Self::Claims => "claims",
-            Self::ClaimIds => "claim_ids",
-            Self::Outbox => "outbox",
-            Self::Received => "received",
-            Self::Shards => "shards",
-            Self::Tenants => "tenants",
-            Self::Tasks => "tasks",
-            Self::TaskLeases => "task_leases",
-            Self::Subscriptions => "subscriptions",
-            Self::Subscribers => "subscribers",
-            Self::SubscriptionIds => "subscription_ids",
-            Self::SubscriptionEnds => "subscription_ends",
-            Self::Deliveries => "deliveries",
-            Self::Retries => "retries",
-            Self::RetryTimes => "retry_times",
-            Self::Idempotency => "idempotency",
-            Self::IdempotencyExpirations => "idempotency_expirations",
-            Self::Tombstone => "tombstone",
-            Self::Moving => "moving",
-            Self::Due => "due",
-        }
-    }
+key_names! {
+    Queue = "queue",
+    Messages = "messages",
+    Ready = "ready",
+    InFlight = "in_flight",
+    Delayed = "delayed",
+    Expirations = "expirations",
+    Leases = "leases",
+    Claims = "claims",
+    ClaimIds = "claim_ids",
+    Outbox = "outbox",
+    Received = "received",
+    Shards = "shards",
+    Tenants = "tenants",
+    Tasks = "tasks",
+    TaskLeases = "task_leases",
+    Subscriptions = "subscriptions",
+    Subscribers = "subscribers",
+    SubscriptionIds = "subscription_ids",
+    SubscriptionEnds = "subscription_ends",
+    Deliveries = "deliveries",
+    Retries = "retries",
+    RetryTimes = "retry_times",
+    Idempotency = "idempotency",
+    IdempotencyExpirations = "idempotency_expirations",
+    // The keys before this one are those that a queue takes along to another pool.
+    Tombstone = "tombstone",
+    /// How far the move of the queue is.
+    Moving = "moving",
+    /// The index of due queues, which all queues of a slot share.
+    Due = "due",
 }
 
 /// The keys that a queue takes along to another pool.
-pub(super) const MOVED: [KeyName; 24] = [
-    KeyName::Queue,
-    KeyName::Messages,
-    KeyName::Ready,
-    KeyName::InFlight,
-    KeyName::Delayed,
-    KeyName::Expirations,
-    KeyName::Leases,
-    KeyName::Claims,
-    KeyName::ClaimIds,
-    KeyName::Outbox,
-    KeyName::Received,
-    KeyName::Shards,
-    KeyName::Tenants,
-    KeyName::Tasks,
-    KeyName::TaskLeases,
-    KeyName::Subscriptions,
-    KeyName::Subscribers,
-    KeyName::SubscriptionIds,
-    KeyName::SubscriptionEnds,
-    KeyName::Deliveries,
-    KeyName::Retries,
-    KeyName::RetryTimes,
-    KeyName::Idempotency,
-    KeyName::IdempotencyExpirations,
-];
+pub(super) const MOVED: &[KeyName] = KeyName::ALL.split_at(KeyName::Tombstone as usize).0;
 
 /// The keys of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -169,12 +131,12 @@ impl QueueKeys {
 
     /// Returns the key of the hash that exists as long as the queue does.
     pub(super) fn queue(&self) -> String {
-        self.key(KeyName::Queue.name())
+        self.key(KeyName::Queue)
     }
 
     /// Returns the keys with these names, for a queue in this slot.
     pub(super) fn named(&self, names: &[KeyName], slot: u16) -> Vec<String> {
-        let key = |name: &KeyName| if *name == KeyName::Due { due(slot) } else { self.key(name.name()) };
+        let key = |name: &KeyName| if *name == KeyName::Due { due(slot) } else { self.key(*name) };
         names.iter().map(key).collect()
     }
 
@@ -183,58 +145,14 @@ impl QueueKeys {
         [&self.prefix, "moving:", name.name()].concat()
     }
 
-    /// Returns the key of the state of the queue's move.
-    pub(super) fn move_state(&self) -> String {
-        self.key(KeyName::Moving.name())
-    }
-
-    /// Returns the key of the hash of a deleted queue.
-    pub(super) fn tombstone(&self) -> String {
-        self.key(KeyName::Tombstone.name())
-    }
-
-    /// Returns the key of the hash of message records.
-    pub(super) fn messages(&self) -> String {
-        self.key(KeyName::Messages.name())
-    }
-
-    /// Returns the key of the hash of claims.
-    pub(super) fn claims(&self) -> String {
-        self.key(KeyName::Claims.name())
-    }
-
-    /// Returns the key of the hash of task records.
-    pub(super) fn tasks(&self) -> String {
-        self.key(KeyName::Tasks.name())
-    }
-
-    /// Returns the key of the hash of subscriptions.
-    pub(super) fn subscriptions(&self) -> String {
-        self.key(KeyName::Subscriptions.name())
-    }
-
-    /// Returns the key of the hash of how far deliveries have come.
-    pub(super) fn deliveries(&self) -> String {
-        self.key(KeyName::Deliveries.name())
-    }
-
-    /// Returns the key of the hash of retries of deliveries.
-    pub(super) fn retries(&self) -> String {
-        self.key(KeyName::Retries.name())
-    }
-
-    /// Returns the key of the list of messages that move to another queue.
-    pub(super) fn outbox(&self) -> String {
-        self.key(KeyName::Outbox.name())
-    }
-
     /// Returns the key of the offset of the queue's clock, for tests that move it.
     pub(super) fn clock(&self) -> String {
-        self.key("clock")
+        [&self.prefix, "clock"].concat()
     }
 
-    fn key(&self, name: &str) -> String {
-        [&self.prefix, name].concat()
+    /// Returns the key with this name.
+    pub(super) fn key(&self, name: KeyName) -> String {
+        [&self.prefix, name.name()].concat()
     }
 }
 
@@ -307,7 +225,7 @@ mod tests {
     fn keys_of(queue: &QueueId) -> Vec<String> {
         let keys = QueueKeys::of(queue);
         let moving = MOVED.iter().map(|name| keys.moving(*name));
-        let plain = keys.named(&[&MOVED[..], &[KeyName::Tombstone, KeyName::Moving]].concat(), 0);
+        let plain = keys.named(&[MOVED, &[KeyName::Tombstone, KeyName::Moving]].concat(), 0);
         plain.into_iter().chain(moving).collect()
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::RedisStore;
-use super::keys::QueueKeys;
+use super::keys::{KeyName, QueueKeys};
 use super::reply::Reply;
 use crate::entry::{Entry, FRESH_BYTES};
 use crate::key::{KEY_BYTES, id_of};
@@ -37,7 +37,7 @@ impl RedisStore {
             let (next, rest_after) = rest.split_at(fitting_count(rest));
             let keys: Bytes = next.iter().flat_map(|entry| entry.key).collect();
             let keys = (0..next.len()).map(|at| keys.slice(at * KEY_BYTES..(at + 1) * KEY_BYTES));
-            let records = self.values_of(queue, &QueueKeys::of(queue).messages(), keys).await?;
+            let records = self.values_of(queue, &QueueKeys::of(queue).key(KeyName::Messages), keys).await?;
             for (entry, record) in next.iter().zip(records) {
                 let read = |record: Bytes| record::message(id_of(queue, &entry.key)?, entry, &record, now_us);
                 messages.push(record.map(read).transpose()?);

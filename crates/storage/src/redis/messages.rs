@@ -274,15 +274,14 @@ impl RedisStore {
 
 /// Reads the messages of a pop.
 fn read_popped(queue: &QueueId, pop: ClaimId, reply: &mut Reply) -> Result<Vec<Popped>, Error> {
-    let (now_us, mut popped) = (reply.number()?, Vec::new());
-    while !reply.is_empty() {
+    let now_us = reply.number()?;
+    reply.read_all(|reply| {
         let (entry, record) = (reply.bytes()?, reply.bytes()?);
         let decoded = Entry::decode(&entry)?;
         let message = record::message(id_of(queue, &decoded.key)?, &decoded, &record, now_us)?;
         let pickup_delay = decoded.delivery.is_none().then(|| message.pickup_delay(now_us));
-        popped.push(Popped { message, pickup_delay, record, entry, shard: None, epoch: 0, pop });
-    }
-    Ok(popped)
+        Ok(Popped { message, pickup_delay, record, entry, shard: None, epoch: 0, pop })
+    })
 }
 
 /// Adds the counts of some shards to the details.
@@ -295,12 +294,11 @@ fn read_shards(reply: &mut Reply, details: &mut Details) -> Result<(), Error> {
         let shard = shard.ok_or_else(|| Error::Corrupt(format!("{number} is not a shard")))?;
         details.shards.push((shard, read_holding(reply, now_us)?));
     }
-    let mut counts = Vec::new();
-    while !reply.is_empty() {
+    let counts = reply.read_all(|reply| {
         let (name, count) = (reply.text()?, reply.text()?);
         let count: f64 = count.parse().map_err(|_| Error::Corrupt(format!("{name} has posted {count:?} messages")))?;
-        counts.push((Tenant::from_store(&name), count));
-    }
+        Ok((Tenant::from_store(&name), count))
+    })?;
     details.tenants = Details::shares(counts);
     Ok(())
 }

@@ -46,7 +46,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
 
-pub use posts::BatchLimits;
 pub use tls::{TlsError, TlsFiles};
 pub use uri::{Clock, InvalidUri, RedisPools, RedisUri};
 
@@ -83,24 +82,19 @@ impl RedisStore {
     /// Opens the store at this address. It connects in the background, and reconnects after each
     /// failure. The error says why it cannot use TLS as configured.
     pub fn open(uri: &RedisUri) -> Result<Self, TlsError> {
-        Self::open_with(uri, BatchLimits::default())
-    }
-
-    /// The same with these limits for batches of posts.
-    pub fn open_with(uri: &RedisUri, batches: BatchLimits) -> Result<Self, TlsError> {
-        Self::open_sharing(uri, batches, Watchers::default())
+        Self::open_sharing(uri, Watchers::default())
     }
 
     /// The same for a pool, whose queues have these waiters.
-    pub(super) fn open_sharing(uri: &RedisUri, batches: BatchLimits, watchers: Watchers) -> Result<Self, TlsError> {
-        Self::with_layout(uri, batches, watchers, layout_of(uri.clock))
+    pub(super) fn open_sharing(uri: &RedisUri, watchers: Watchers) -> Result<Self, TlsError> {
+        Self::with_layout(uri, watchers, layout_of(uri.clock))
     }
 
     /// The same for a store of another layout. An empty store gets that layout.
-    fn with_layout(uri: &RedisUri, batches: BatchLimits, watchers: Watchers, layout: &str) -> Result<Self, TlsError> {
+    fn with_layout(uri: &RedisUri, watchers: Watchers, layout: &str) -> Result<Self, TlsError> {
         let servers = Servers::open(uri.config()?, uri.sentinel_credentials());
         let connection = Connection::new(servers.clone(), uri.clock, layout);
-        let post_batcher = PostBatcher::new(connection.clone(), batches);
+        let post_batcher = PostBatcher::new(connection.clone());
         let pops = Pops::default();
         let (forwarders, other_stores) = (Forwarders::default(), OtherStores::default());
         let subscriber = Subscriber::new(servers, watchers);
@@ -109,15 +103,15 @@ impl RedisStore {
         let signals = Signals::new(id);
         let this =
             Self { connection, post_batcher, pops, forwarders, other_stores, subscriber, confirmer, signals, id };
-        this.connection.spawn(this.clone().confirm_registrations(waiting));
-        this.connection.spawn(this.clone().reconfirm_after_reconnections());
+        this.connection.servers.spawn(this.clone().confirm_registrations(waiting));
+        this.connection.servers.spawn(this.clone().reconfirm_after_reconnections());
         Ok(this)
     }
 
     /// Ends the tasks of the store, which is not used any more. Its connections are closed when its
     /// last clone is dropped.
     pub(super) fn close(&self) {
-        self.connection.close();
+        self.connection.servers.close();
     }
 
     /// Returns the same store for operations that fail with [`Error::NoQueue`] if their queue does
@@ -135,14 +129,14 @@ impl RedisStore {
     /// Moves the clock of one queue, for tests: `offset_us` is added to the clock of Redis. The
     /// store must have been opened with [`Clock::Movable`].
     pub async fn set_clock(&self, queue: &QueueId, offset_us: i64) -> Result<(), Error> {
-        assert_eq!(self.connection.clock(), Clock::Movable, "the clock of this store cannot be moved");
+        assert_eq!(self.connection.clock, Clock::Movable, "the clock of this store cannot be moved");
         let clock = QueueKeys::of(queue).clock();
         self.connection.command("SET", &clock, &[&offset_us.to_string()]).await?;
         Ok(())
     }
 
     async fn reconfirm_after_reconnections(self) {
-        let mut changes = self.connection.changes();
+        let mut changes = self.connection.servers.changes();
         while changes.changed().await.is_ok() {
             self.confirmer.reconnected();
         }
@@ -176,7 +170,7 @@ impl AdmissionControl for RedisStore {
     }
 
     fn load(&self) -> Load {
-        self.connection.load()
+        self.connection.servers.load()
     }
 }
 

@@ -52,9 +52,7 @@ impl RedisStore {
             let (_found, mut reply) = self.run_applying_due(&MESSAGE_PEEK, queue, keys).await?;
             page.now_us = reply.number()?;
             let examined = usize::try_from(reply.number()?).expect("it is the number of some of the keys");
-            while !reply.is_empty() {
-                page.messages.push(read_peeked(&mut reply)?);
-            }
+            page.messages.extend(reply.read_all(read_peeked)?);
             page.examined += examined;
             if examined < keys.len() {
                 break;

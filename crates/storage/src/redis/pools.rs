@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::keys;
 use super::uri::{Clock, RedisPools};
-use super::{BatchLimits, RedisStore, RedisUri, TlsFiles};
+use super::{RedisStore, RedisUri, TlsFiles};
 use crate::watch::Watchers;
 use crate::{DatabaseId, Error, PoolConnector, PoolStore};
 use sukkal_domain::PoolUri;
@@ -24,15 +24,9 @@ impl RedisPools {
         Self { tls, clock }
     }
 
-    /// Opens the store of a pool. Returns the reason if that is not possible.
-    pub fn open(&self, uri: &PoolUri) -> Result<RedisStore, String> {
-        RedisStore::open(&self.address(uri)?).map_err(|error| error.to_string())
-    }
-
-    /// Opens the pool for these waiters.
+    /// Opens the store of a pool for these waiters. Returns the reason if that is not possible.
     pub(crate) fn open_sharing(&self, uri: &PoolUri, watchers: Watchers) -> Result<RedisStore, String> {
-        let address = self.address(uri)?;
-        RedisStore::open_sharing(&address, BatchLimits::default(), watchers).map_err(|error| error.to_string())
+        RedisStore::open_sharing(&self.address(uri)?, watchers).map_err(|error| error.to_string())
     }
 
     fn address(&self, uri: &PoolUri) -> Result<RedisUri, String> {
@@ -44,7 +38,7 @@ impl RedisPools {
 #[async_trait]
 impl PoolConnector for RedisPools {
     async fn check(&self, uri: &PoolUri) -> Result<DatabaseId, String> {
-        let store = self.open(uri)?;
+        let store = self.open_sharing(uri, Watchers::default())?;
         let mut reason = "there is no answer".to_owned();
         let answered = async {
             // To connect may take longer than a command is attempted.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::RedisStore;
 use super::arguments;
-use super::keys::{self, QueueKeys};
+use super::keys::{self, KeyName, QueueKeys};
 use super::registrations::Mode;
 use super::reply;
 use super::script::{QUEUE_CREATE, QUEUE_DELETE, QUEUE_PAUSE, QUEUE_RESUME, QUEUE_UPDATE};
@@ -186,7 +186,7 @@ impl RedisStore {
 
     /// Returns a number above all that the queue has assigned before it was deleted.
     pub(super) async fn number_after_tombstone(&self, queue: &QueueId) -> Result<u64, Error> {
-        let tombstone = QueueKeys::of(queue).tombstone();
+        let tombstone = QueueKeys::of(queue).key(KeyName::Tombstone);
         let mut reply = self.connection.command("HMGET", &tombstone, &["v", "c"]).await?;
         let mut lowest = 0;
         while !reply.is_empty() {

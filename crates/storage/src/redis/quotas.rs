@@ -5,7 +5,7 @@ use tokio::try_join;
 use tracing::debug;
 
 use super::RedisStore;
-use super::keys::QueueKeys;
+use super::keys::{KeyName, QueueKeys};
 use super::reply::parse_number;
 use crate::quotas::sum_usages;
 use crate::{Error, MeasuredQueues, NameRange, QueueUsage, QuotaStore};
@@ -29,11 +29,11 @@ impl QuotaStore for RedisStore {
 
     async fn measure_queue(&self, queue: &QueueId) -> Result<QueueUsage, Error> {
         let keys = QueueKeys::of(queue);
-        let (queue_key, messages_key) = (keys.queue(), keys.messages());
+        let (queue_key, messages_key) = (keys.queue(), keys.key(KeyName::Messages));
         let fields = self.connection.command("HMGET", &queue_key, &["v", "n", "b"]);
         match try_join!(fields, self.connection.command("HLEN", &messages_key, &[])) {
             Ok((mut fields, mut length)) => {
-                if fields.text_or_nil()?.is_none() && self.connection.requires_queues() {
+                if fields.text_or_nil()?.is_none() && self.connection.requires_queues {
                     return Err(Error::NoQueue);
                 }
                 let subscriptions = fields.text_or_nil()?.map_or(Ok(0), |count| parse_number(&count))?;

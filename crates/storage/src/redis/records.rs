@@ -36,11 +36,7 @@ impl Records for RedisStore {
     async fn read_rows(&self, table: &'static Table, reads: Vec<Read>) -> Result<(u64, Vec<Vec<Row>>), Error> {
         let args = reads.into_iter().flat_map(|read| query(table, read)).collect();
         let mut reply = self.connection.run_on(&RECORD_READ, keys_of(table).into(), args).await?;
-        let (now_us, mut found) = (reply.number()?, Vec::new());
-        while !reply.is_empty() {
-            found.push(rows(table, reply.list()?, reply.list()?)?);
-        }
-        Ok((now_us, found))
+        Ok((reply.number()?, reply.read_all(|reply| rows(table, reply.list()?, reply.list()?))?))
     }
 
     async fn all_rows(&self, table: &'static Table) -> Result<Vec<Row>, Error> {

@@ -274,11 +274,7 @@ impl RedisStore {
     ) -> Result<Vec<Registration>, Error> {
         let args = [from, to, "LIMIT", "0", &limit.to_string()];
         let mut reply = self.connection.command("ZRANGEBYLEX", register, &args).await?;
-        let mut found = Vec::new();
-        while !reply.is_empty() {
-            found.push(Registration::read(register, &reply.text()?)?);
-        }
-        Ok(found)
+        reply.read_all(|reply| Registration::read(register, &reply.text()?))
     }
 }
 

@@ -60,6 +60,15 @@ impl Reply {
         self.items.next().map(|item| Self::new(item, false)).ok_or_else(too_short)
     }
 
+    /// Reads all items that are left. Each call of `read` reads at least one.
+    pub(super) fn read_all<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+        let mut read_items = Vec::with_capacity(self.len());
+        while !self.is_empty() {
+            read_items.push(read(self)?);
+        }
+        Ok(read_items)
+    }
+
     /// Reads a number, which may be text: Lua's own conversion would round ranks.
     pub(super) fn number(&mut self) -> Result<u64, Error> {
         match self.items.next().ok_or_else(too_short)? {

@@ -5,8 +5,8 @@ use bytes::Bytes;
 
 use super::RedisStore;
 use super::arguments;
-use super::keys::QueueKeys;
-use super::reply;
+use super::keys::{KeyName, QueueKeys};
+use super::reply::{self, Reply};
 use super::script::{SEALED_LIST, SEALED_REPLACE};
 use crate::moved_messages::record_at;
 use crate::sealed_bodies::{SealedBodies, SealedPage, SealedPart, SealedPosition, SealedReplacement, StoredBody};
@@ -64,16 +64,13 @@ impl RedisStore {
         let args = [name_of(part), place, arguments::number(LISTED_PER_STEP)];
         let mut reply = self.connection.run(&SEALED_LIST, &keys, &args).await?;
         let place = Some(reply.bytes()?).filter(|place| !place.is_empty());
-        let mut names = Vec::with_capacity(reply.len());
-        while !reply.is_empty() {
-            names.push(reply.bytes()?);
-        }
+        let names = reply.read_all(Reply::bytes)?;
         if names.is_empty() {
             return Ok((Vec::new(), place));
         }
         let (key, find): (_, fn(Bytes, Bytes) -> _) = match part {
-            SealedPart::Retries => (keys.retries(), StoredBody::in_retry),
-            _ => (keys.messages(), StoredBody::in_message),
+            SealedPart::Retries => (keys.key(KeyName::Retries), StoredBody::in_retry),
+            _ => (keys.key(KeyName::Messages), StoredBody::in_message),
         };
         let values = self.values_of(queue, &key, names.iter().cloned()).await?;
         let bodies = names.into_iter().zip(values).filter_map(|(name, value)| find(name, value?));
@@ -85,7 +82,7 @@ impl RedisStore {
     async fn list_in_outbox(&self, queue: &QueueId, place: &Bytes) -> Result<(Vec<StoredBody>, Option<Bytes>), Error> {
         let visited = if place.is_empty() { 0 } else { reply::parse_number(&String::from_utf8_lossy(place))? };
         let (first, last) = (format!("-{}", visited + MOVING_PER_STEP), format!("-{}", visited + 1));
-        let key = QueueKeys::of(queue).outbox();
+        let key = QueueKeys::of(queue).key(KeyName::Outbox);
         let mut reply = self.read_values(queue, "LRANGE", &key, &[&first, &last]).await?;
         let place = (!reply.is_empty()).then(|| arguments::number(visited + MOVING_PER_STEP));
         let mut bodies = Vec::new();

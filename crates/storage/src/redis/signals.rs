@@ -88,10 +88,10 @@ impl Signals {
     ) -> broadcast::Receiver<DeliverySignal> {
         self.0.start.call_once(|| {
             *self.0.connection.lock() = Connected::new();
-            let (this, database) = (self.clone(), connection.database());
+            let (this, database) = (self.clone(), connection.servers.database());
             let receive = move |payload: &[u8]| this.receive(payload, database);
             connection.follow(SIGNAL_CHANNEL, receive);
-            connection.spawn(self.clone().send_heartbeats(connection.clone(), visit));
+            connection.servers.spawn(self.clone().send_heartbeats(connection.clone(), visit));
         });
         self.0.sender.subscribe()
     }
@@ -208,7 +208,7 @@ impl Signals {
 
     /// Publishes a heartbeat of this process again and again, and notices the loss of other ones.
     async fn send_heartbeats(self, connection: Connection, visit: impl Fn() + Send) {
-        let heartbeat = format!("{SEPARATOR}{}{SEPARATOR}{}", connection.database(), self.0.id);
+        let heartbeat = format!("{SEPARATOR}{}{SEPARATOR}{}", connection.servers.database(), self.0.id);
         loop {
             if let Err(error) = connection.publish(SIGNAL_CHANNEL, &heartbeat).await {
                 debug!(%error, "cannot tell the other processes that this one is live");

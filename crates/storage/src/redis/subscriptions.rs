@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::arguments;
 use super::keys::QueueKeys;
-use super::reply;
+use super::reply::{self, Reply};
 use super::script::{
     SUBSCRIPTION_ATTEMPTS, SUBSCRIPTION_DELETE, SUBSCRIPTION_DELETE_ALL, SUBSCRIPTION_LIST, SUBSCRIPTION_WRITE,
 };
@@ -94,10 +94,7 @@ impl SubscriptionStore for RedisStore {
         if reply.text()? == "none" {
             return Ok(None);
         }
-        let mut records = Vec::with_capacity(reply.len());
-        while !reply.is_empty() {
-            records.push(reply.bytes()?);
-        }
+        let records = reply.read_all(Reply::bytes)?;
         delivery_record::newest_attempts(records.iter().map(|record| &record[..])).map(Some)
     }
 }

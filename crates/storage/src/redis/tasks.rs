@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::RedisStore;
 use super::arguments;
-use super::keys::QueueKeys;
-use super::reply;
+use super::keys::{KeyName, QueueKeys};
+use super::reply::{self, Reply};
 use super::script::{REDRIVE_LIST, REDRIVE_MOVE, TASK_CREATE, TASK_FINISH, TASK_LEASE};
 use crate::key::id_of;
 use crate::moved_messages::{QueueEpoch, Target, queue_named};
@@ -19,8 +19,7 @@ use crate::outbox::Outboxes;
 use crate::task_record::{FAILED, STOPPED, TaskRecord, newest_first};
 use crate::tasks::MOVED_PER_STEP_MAX;
 use crate::{
-    Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskLeases, TaskStore, record, run_redrive,
-    unless_unreadable,
+    Error, LeaseFence, RedriveStep, TASKS_MAX, TaskCreation, TaskStore, record, run_redrive, unless_unreadable,
 };
 use sukkal_domain::{QueueId, QueueName, Redrive, Task, TaskId, TaskState};
 
@@ -39,7 +38,7 @@ impl TaskStore for RedisStore {
     }
 
     async fn list_tasks(&self, queue: &QueueId) -> Result<Vec<Task>, Error> {
-        let mut reply = self.read_values(queue, "HGETALL", &QueueKeys::of(queue).tasks(), &[]).await?;
+        let mut reply = self.read_values(queue, "HGETALL", &QueueKeys::of(queue).key(KeyName::Tasks), &[]).await?;
         let mut records = Vec::new();
         while !reply.is_empty() {
             let (id, record) = (read_task_id(&reply.bytes()?)?, TaskRecord::decode(&reply.bytes()?));
@@ -50,7 +49,7 @@ impl TaskStore for RedisStore {
     }
 
     async fn get_task(&self, queue: &QueueId, id: TaskId) -> Result<Option<Task>, Error> {
-        let found = self.values_of(queue, &QueueKeys::of(queue).tasks(), [task_id(id)]).await?;
+        let found = self.values_of(queue, &QueueKeys::of(queue).key(KeyName::Tasks), [task_id(id)]).await?;
         found.into_iter().flatten().next().map(|record| Ok(TaskRecord::decode(&record)?.task(id))).transpose()
     }
 
@@ -63,7 +62,10 @@ impl TaskStore for RedisStore {
         if task.state == TaskState::Running {
             return self.finish_task(queue, id, STOPPED, "", None).await;
         }
-        self.connection.command_with("HDEL", &QueueKeys::of(queue).tasks(), [task_id(id).into()]).await.map(drop)
+        self.connection
+            .command_with("HDEL", &QueueKeys::of(queue).key(KeyName::Tasks), [task_id(id).into()])
+            .await
+            .map(drop)
     }
 
     async fn redrive_step(&self, queue: &QueueId, id: TaskId, fence: LeaseFence) -> Result<RedriveStep, Error> {
@@ -79,10 +81,7 @@ impl TaskStore for RedisStore {
             kind => return Err(reply::unknown_kind(REDRIVE_LIST.name, kind)),
         }
         let (task, mut next_cursor) = (TaskRecord::decode(&reply.bytes()?)?, reply.number()?);
-        let mut keys = Vec::with_capacity(reply.len());
-        while !reply.is_empty() {
-            keys.push(reply.bytes()?);
-        }
+        let keys = reply.read_all(Reply::bytes)?;
         let Some(targets) = self.targets(queue, &task, &keys).await? else {
             self.fail_task(queue, id, fence, &task.target_gone()).await?;
             return Ok(RedriveStep::Ended);
@@ -116,10 +115,7 @@ impl TaskStore for RedisStore {
     async fn fail_task(&self, queue: &QueueId, id: TaskId, fence: LeaseFence, error: &str) -> Result<(), Error> {
         self.finish_task(queue, id, FAILED, error, Some(fence)).await
     }
-}
 
-#[async_trait]
-impl TaskLeases for RedisStore {
     async fn take_task_lease(&self, queue: &QueueId, task: TaskId, holder: Uuid) -> Result<Option<LeaseFence>, Error> {
         let args = [task_id(task), Bytes::copy_from_slice(holder.as_bytes())];
         let mut reply = self.connection.run(&TASK_LEASE, &QueueKeys::of(queue), &args).await?;
@@ -165,7 +161,7 @@ impl RedisStore {
         if keys.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let records = self.values_of(queue, &QueueKeys::of(queue).messages(), keys.iter().cloned()).await?;
+        let records = self.values_of(queue, &QueueKeys::of(queue).key(KeyName::Messages), keys.iter().cloned()).await?;
         let mut origins = Vec::with_capacity(keys.len());
         for (key, record) in keys.iter().zip(records) {
             let origin = record.map(|record| record::origin_queue(id_of(queue, key)?, &record)).transpose()?;

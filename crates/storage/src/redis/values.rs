@@ -56,7 +56,7 @@ impl RedisStore {
     /// Returns [`Error::NoQueue`] if the queue does not exist and operations require it to: it may
     /// be in another pool.
     async fn must_read_again(&self, queue: &QueueId) -> Result<bool, Error> {
-        if !self.connection.requires_queues() {
+        if !self.connection.requires_queues {
             return Ok(false);
         }
         self.get_queue(queue).await?.map(|_| true).ok_or(Error::NoQueue)

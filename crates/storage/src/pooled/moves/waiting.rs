@@ -34,7 +34,7 @@ impl PooledStore {
             Resolved::Exists | Resolved::Changed => Ok(true),
             Resolved::Running => {
                 // Later requests wait outside the store: see `wait_for_move`.
-                self.0.locations.forget(queue);
+                self.0.locations.remove(queue);
                 wait(queue, self.follow_move(queue, pool), deadline).await.map(|()| true)
             }
         }

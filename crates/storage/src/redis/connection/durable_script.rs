@@ -57,7 +57,7 @@ impl Connection {
         (level, wait_max): (Durability, Duration),
     ) -> Result<Receipt, Error> {
         self.require_layout(script.name).await?;
-        let slot = keys.first().map_or(0, |key| self.slot(key));
+        let slot = keys.first().map_or(0, |key| self.servers.slot(key));
         if self.servers.disconnected_for(slot) > RETRY_TIMEOUT {
             self.servers.refresh_soon();
             return Err(self.unavailable(script.name, slot, "there is no connection"));

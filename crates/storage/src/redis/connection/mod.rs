@@ -29,7 +29,6 @@ use fred::clients::Client;
 use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
 use fred::types::{ClusterHash, CustomCommand, Key, Value};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 pub(super) use self::failure::error_from_reply;
@@ -49,7 +48,7 @@ use super::reply::Reply;
 use super::script::{QUEUE_APPLY_DUE, Script};
 use super::uri::Clock;
 use crate::monitoring::ProcessedCounter;
-use crate::{Admission, Error, Load, Processed};
+use crate::{Admission, Error, Processed};
 use sukkal_domain::TaskId;
 
 /// How long a command is attempted. The last attempt may outlast it by its own timeout; together
@@ -63,13 +62,13 @@ const DUE: &str = "due";
 /// Connections to a Redis server, a Sentinel group or a cluster. Clones share them.
 #[derive(Clone)]
 pub(super) struct Connection {
-    servers: Servers,
+    pub(super) servers: Servers,
     layout: Layout,
     /// The clock that functions read.
-    clock: Clock,
+    pub(super) clock: Clock,
     library: &'static Library,
     /// Whether scripts fail with [`Error::NoQueue`] on queues that do not exist.
-    requires_queues: bool,
+    pub(super) requires_queues: bool,
     /// Messages that this process has processed.
     pub(super) processed: Arc<ProcessedCounter>,
 }
@@ -105,19 +104,9 @@ impl Connection {
             requires_queues: false,
             processed: Arc::default(),
         };
-        this.spawn(this.clone().verify_layout());
-        this.spawn(this.clone().warn_about_losses());
+        this.servers.spawn(this.clone().verify_layout());
+        this.servers.spawn(this.clone().warn_about_losses());
         this
-    }
-
-    /// Runs a task until the store is closed.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.servers.spawn(task);
-    }
-
-    /// Ends the tasks of the store: see [`Servers::close`].
-    pub(super) fn close(&self) {
-        self.servers.close();
     }
 
     /// Returns the same connections for scripts that fail with [`Error::NoQueue`] on queues that do
@@ -126,31 +115,10 @@ impl Connection {
         Self { requires_queues: true, ..self.clone() }
     }
 
-    /// Returns the clock that scripts read.
-    pub(super) fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// Returns whether an operation on a queue that does not exist is an error.
-    pub(super) fn requires_queues(&self) -> bool {
-        self.requires_queues
-    }
-
     /// Completes with a message if the store turns out to have a layout that this release does not
     /// support.
     pub(super) async fn unsupported_layout(&self) -> String {
         self.layout.unsupported().await
-    }
-
-    /// Notifies of each connection to a server, and of slots that have moved.
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.servers.changes()
-    }
-
-    /// Returns all slots by the server that has them, without the slots that no server has. The
-    /// list is empty while the cluster is not known.
-    pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
-        self.servers.slots_by_server()
     }
 
     /// Returns the admission that bounds the operations on a key.
@@ -158,20 +126,10 @@ impl Connection {
         self.servers.admission(self.slot_with(key))
     }
 
-    /// Returns the load of all servers together.
-    pub(super) fn load(&self) -> Load {
-        self.servers.load()
-    }
-
-    /// Returns the slot of a key: one script can use all keys of a slot.
-    pub(super) fn slot(&self, key: &str) -> u16 {
-        self.servers.slot(key)
-    }
-
     /// The same for a key that is made only if it is needed. It is not needed for the only slot of
     /// a single server.
     pub(super) fn slot_with(&self, key: impl FnOnce() -> String) -> u16 {
-        if self.servers.are_clustered() { self.slot(&key()) } else { 0 }
+        if self.servers.are_clustered() { self.servers.slot(&key()) } else { 0 }
     }
 
     /// Runs a script on a queue. The script must be idempotent, because it is repeated if its reply
@@ -237,11 +195,11 @@ impl Connection {
 
     /// Returns the keys of a queue that a script gets.
     fn keys(&self, script: &Script, queue: &QueueKeys) -> Vec<String> {
-        queue.named(script.keys, self.slot(queue.prefix()))
+        queue.named(script.keys, self.servers.slot(queue.prefix()))
     }
 
     async fn evaluate(&self, script: &Script, keys: Vec<String>, args: Vec<Bytes>) -> Result<Reply, Error> {
-        let slot = keys.first().map_or(0, |key| self.slot(key));
+        let slot = keys.first().map_or(0, |key| self.servers.slot(key));
         let absent = self.servers.are_clustered().then(|| keys::absent(slot));
         let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
@@ -286,7 +244,7 @@ impl Connection {
         args: impl IntoIterator<Item = Value>,
     ) -> Result<Reply, Error> {
         let args = [Value::from(key)].into_iter().chain(args).collect();
-        self.send_command(name, self.slot(key), args).await
+        self.send_command(name, self.servers.slot(key), args).await
     }
 
     async fn send_command(&self, name: &'static str, slot: u16, args: Vec<Value>) -> Result<Reply, Error> {
@@ -296,19 +254,9 @@ impl Connection {
         self.retry(name, slot, attempt).await.map_err(Error::sent_or_not)
     }
 
-    /// Returns whether the servers form a cluster.
-    pub(super) fn is_cluster(&self) -> bool {
-        self.servers.are_clustered()
-    }
-
-    /// Returns the number of the database, which is 0 in a cluster.
-    pub(super) fn database(&self) -> u8 {
-        self.servers.database()
-    }
-
     /// Passes on all that is published on a channel that does not belong to a slot, from soon on.
     pub(super) fn follow(&self, channel: &'static str, receive: impl Fn(&[u8]) + Clone + Send + 'static) {
-        self.spawn(follow_channel(self.servers.clone(), channel, receive));
+        self.servers.spawn(follow_channel(self.servers.clone(), channel, receive));
     }
 
     /// Publishes a message on a channel that does not belong to a slot.
@@ -365,7 +313,7 @@ impl Connection {
         if self.layout.is_supported() {
             return Ok(());
         }
-        let slot = self.slot(keys::LAYOUT);
+        let slot = self.servers.slot(keys::LAYOUT);
         let wait_max = RETRY_TIMEOUT.saturating_sub(self.servers.disconnected_for(slot));
         self.layout.wait_until_supported(wait_max).await.map_err(|error| match error {
             Error::Unavailable(reason) => self.unavailable(what, slot, &reason),

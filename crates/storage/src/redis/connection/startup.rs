@@ -24,7 +24,7 @@ const KEYS_PER_SCAN: &str = "1000";
 impl Connection {
     /// Reads the layout of the store now and after each connection.
     pub(super) async fn verify_layout(self) {
-        let mut changes = self.changes();
+        let mut changes = self.servers.changes();
         loop {
             changes.mark_unchanged();
             match self.read_layout().await {
@@ -38,7 +38,7 @@ impl Connection {
                 Err(error) => {
                     let reason = error.reason();
                     // Problems of the server itself have already been logged.
-                    let is_logged_already = self.servers.unavailable_reason(self.slot(keys::LAYOUT)).is_some();
+                    let is_logged_already = self.servers.unavailable_reason(self.servers.slot(keys::LAYOUT)).is_some();
                     if self.layout.set_unknown(reason) && !is_logged_already {
                         error!(reason, "the store cannot be used");
                     }
@@ -52,7 +52,8 @@ impl Connection {
     /// store that is not empty and has no version.
     async fn read_layout(&self) -> Result<Option<String>, Error> {
         let args = vec![Value::from("server")];
-        let info = self.send_command("INFO", self.slot(keys::LAYOUT), args).await.and_then(|mut info| info.text());
+        let info =
+            self.send_command("INFO", self.servers.slot(keys::LAYOUT), args).await.and_then(|mut info| info.text());
         // A user who may not ask for the version is not kept from working.
         if let Some(message) = info.ok().and_then(|info| unsupported_version(&info)) {
             return Err(Error::Unavailable(message));
@@ -80,7 +81,7 @@ impl Connection {
 
     /// Returns whether there is any key of Sukkal.
     async fn has_keys(&self) -> Result<bool, Error> {
-        for slots in self.slots_by_server() {
+        for slots in self.servers.slots_by_server() {
             let mut cursor = "0".to_owned();
             loop {
                 let args = [&cursor, "MATCH", keys::ANY, "COUNT", KEYS_PER_SCAN].map(Value::from);
@@ -100,7 +101,7 @@ impl Connection {
     /// Logs a warning if Redis may evict keys, because it would drop messages that were
     /// acknowledged, and one if it keeps no append-only file.
     pub(super) async fn warn_about_losses(self) {
-        let mut changes = self.changes();
+        let mut changes = self.servers.changes();
         let info = loop {
             let slot = self.servers.connected_slot();
             let sections = ["memory", "persistence"].map(Value::from);

@@ -27,7 +27,7 @@ use super::connection::{layout_of, migrating_layout};
 use super::keys::{self, QueueKeys};
 use super::reply::Reply;
 use super::script::MIGRATION_WRITE;
-use super::{BatchLimits, RedisStore, RedisUri, TlsError};
+use super::{RedisStore, RedisUri, TlsError};
 use crate::migration::{Chunk, MigrationTarget};
 use crate::watch::Watchers;
 use crate::{Check, Error, Maintenance};
@@ -55,7 +55,7 @@ impl RedisImport {
     /// Opens the target of the migration with this id. If it is empty, it is marked as soon as it
     /// answers.
     pub fn open(uri: &RedisUri, id: Uuid) -> Result<Self, TlsError> {
-        let store = RedisStore::with_layout(uri, BatchLimits::default(), Watchers::default(), &migrating_layout(id))?;
+        let store = RedisStore::with_layout(uri, Watchers::default(), &migrating_layout(id))?;
         Ok(Self { store, id, compared: BTreeMap::new() })
     }
 
@@ -69,16 +69,13 @@ impl RedisImport {
     /// Removes all keys but those that the migration keeps. An earlier run has written them.
     async fn remove_keys(&self) -> Result<(), Error> {
         let connection = &self.store.connection;
-        for slots in connection.slots_by_server() {
+        for slots in connection.servers.slots_by_server() {
             let mut cursor = "0".to_owned();
             loop {
                 let args = [&cursor, "MATCH", keys::ANY, "COUNT", KEYS_PER_SCAN];
                 let mut reply = patiently(|| connection.command_on(slots[0], "SCAN", &args)).await?;
                 cursor = reply.text()?;
-                let (mut list, mut found) = (reply.list()?, BTreeSet::new());
-                while !list.is_empty() {
-                    found.insert(list.text()?);
-                }
+                let mut found = BTreeSet::from_iter(reply.list()?.read_all(Reply::text)?);
                 found.retain(|key| !KEPT.contains(&key.as_str()));
                 try_join_all(found.iter().map(|key| self.run("UNLINK", key, Vec::new()))).await?;
                 if cursor == "0" {
@@ -96,7 +93,7 @@ impl RedisImport {
     /// Runs a command that writes, if the store has both marks.
     async fn write(&self, name: &'static str, key: &str, args: Vec<Bytes>) -> Result<(), Error> {
         let connection = &self.store.connection;
-        if connection.is_cluster() {
+        if connection.servers.are_clustered() {
             return self.run(name, key, args.into_iter().map(Value::Bytes).collect()).await.map(drop);
         }
         let keys = [key, keys::LAYOUT, keys::MIGRATION].map(str::to_owned).to_vec();
@@ -114,7 +111,7 @@ impl RedisImport {
 
     /// Returns the layout of the store when the migration is complete.
     fn completed_layout(&self) -> &'static str {
-        layout_of(self.store.connection.clock())
+        layout_of(self.store.connection.clock)
     }
 
     async fn layout(&self) -> Result<Option<String>, Error> {
@@ -234,7 +231,7 @@ impl MigrationTarget for RedisImport {
 impl RedisImport {
     fn values(&self, chunk: Chunk) -> Result<Values, Error> {
         let connection = &self.store.connection;
-        let slot = chunk.queue.as_ref().map_or(0, |queue| connection.slot(QueueKeys::of(queue).prefix()));
+        let slot = chunk.queue.as_ref().map_or(0, |queue| connection.servers.slot(QueueKeys::of(queue).prefix()));
         Values::of(chunk, slot)
     }
 }

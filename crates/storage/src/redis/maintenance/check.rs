@@ -101,10 +101,10 @@ impl RedisStore {
             self.check_messages(queue, set, check).await?;
         }
         for part in CLAIM_PARTS {
-            self.check_claims(queue, part, check).await?;
+            self.check_part(&QUEUE_CHECK_CLAIMS, queue, part, check).await?;
         }
         for part in SUBSCRIPTION_PARTS {
-            self.check_subscriptions(queue, part, check).await?;
+            self.check_part(&QUEUE_CHECK_SUBSCRIPTIONS, queue, part, check).await?;
         }
         Ok(())
     }
@@ -169,58 +169,38 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Checks the leases, the claims, the list of their ids, the shards or the tasks.
-    async fn check_claims(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
-        let mut from = Some(arguments::number(0));
-        while let Some(place) = from {
-            let mut reply = self.check_part(&QUEUE_CHECK_CLAIMS, queue, part, place, CHECKED_PER_STEP).await?;
-            from = Some(reply.bytes()?).filter(|next| !next.is_empty());
-            while !reply.is_empty() {
-                let (name, finding) = (reply.bytes()?, reply.text()?);
-                match <[u8; 16]>::try_from(&*name) {
-                    Ok(id) => {
-                        let kind = if part == "tasks" { "task" } else { "claim" };
-                        check.add_finding(queue, format_args!("{kind} {} {finding}", Uuid::from_bytes(id)));
-                    }
-                    Err(_) => add_message_finding(queue, &name, &finding, check),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks one of the keys that subscriptions and their deliveries have.
-    async fn check_subscriptions(&self, queue: &QueueId, part: &'static str, check: &mut Check) -> Result<(), Error> {
-        let limit = if part == "retries" { RETRIES_CHECKED_PER_STEP } else { CHECKED_PER_STEP };
-        let mut from = Some(arguments::number(0));
-        while let Some(place) = from {
-            let mut reply = self.check_part(&QUEUE_CHECK_SUBSCRIPTIONS, queue, part, place, limit).await?;
-            from = Some(reply.bytes()?).filter(|next| !next.is_empty());
-            while !reply.is_empty() {
-                let (id, finding) = (reply.bytes()?, reply.text()?);
-                match <[u8; 16]>::try_from(&*id) {
-                    Ok(id) => check.add_finding(queue, format_args!("subscription {} {finding}", Uuid::from_bytes(id))),
-                    Err(_) => check.add_finding(queue, finding),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs a script that checks a part of a queue in steps. Returns the rest of its reply.
+    /// Checks one of the keys that claims, tasks, shards, or subscriptions and their deliveries have.
     async fn check_part(
         &self,
         script: &Script,
         queue: &QueueId,
         part: &'static str,
-        from: Bytes,
-        limit: u64,
-    ) -> Result<Reply, Error> {
-        let args = [Bytes::from_static(part.as_bytes()), from, arguments::number(limit)];
-        match self.run_check(script, queue, &args).await? {
-            (kind, reply) if kind == "checked" => Ok(reply),
-            (kind, _) => Err(reply::unknown_kind(script.name, &kind)),
+        check: &mut Check,
+    ) -> Result<(), Error> {
+        let limit = if part == "retries" { RETRIES_CHECKED_PER_STEP } else { CHECKED_PER_STEP };
+        let noun = match part {
+            "tasks" => "task",
+            _ if CLAIM_PARTS.contains(&part) => "claim",
+            _ => "subscription",
+        };
+        let mut from = Some(arguments::number(0));
+        while let Some(place) = from {
+            let args = [Bytes::from_static(part.as_bytes()), place, arguments::number(limit)];
+            let (kind, mut reply) = self.run_check(script, queue, &args).await?;
+            if kind != "checked" {
+                return Err(reply::unknown_kind(script.name, &kind));
+            }
+            from = Some(reply.bytes()?).filter(|next| !next.is_empty());
+            while !reply.is_empty() {
+                let (name, finding) = (reply.bytes()?, reply.text()?);
+                match <[u8; 16]>::try_from(&*name) {
+                    Ok(id) => check.add_finding(queue, format_args!("{noun} {} {finding}", Uuid::from_bytes(id))),
+                    Err(_) if noun == "subscription" => check.add_finding(queue, finding),
+                    Err(_) => add_message_finding(queue, &name, &finding, check),
+                }
+            }
         }
+        Ok(())
     }
 
     /// Runs a script on a queue. Returns the kind of the reply, and the rest of it.

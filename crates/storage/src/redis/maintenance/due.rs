@@ -11,7 +11,8 @@ use tracing::warn;
 
 use crate::Error;
 use crate::redis::RedisStore;
-use crate::redis::keys::{self, QueueKeys};
+use crate::redis::keys::{self, KeyName, QueueKeys};
+use crate::redis::reply::Reply;
 use sukkal_domain::QueueId;
 
 /// Number of slots that are read at a time, in a cluster.
@@ -27,7 +28,7 @@ impl RedisStore {
     /// Applies the due changes of all queues in the index. Skips a server of a cluster that does
     /// not answer. Returns the number of queues visited.
     pub(in crate::redis) async fn apply_all_due(&self) -> Result<u64, Error> {
-        let servers = self.connection.slots_by_server();
+        let servers = self.connection.servers.slots_by_server();
         if servers.is_empty() {
             return Err(servers_unknown());
         }
@@ -93,7 +94,7 @@ impl RedisStore {
     /// Returns whether deleted queues have messages to forward. Until they are forwarded, these
     /// queues are due. May return true if very many queues are due.
     pub(crate) async fn has_outboxes_of_deleted_queues(&self) -> Result<bool, Error> {
-        let servers = self.connection.slots_by_server();
+        let servers = self.connection.servers.slots_by_server();
         if servers.is_empty() {
             return Err(servers_unknown());
         }
@@ -121,7 +122,7 @@ impl RedisStore {
 
     async fn is_deleted_with_outbox(&self, queue: &QueueId) -> Result<bool, Error> {
         let keys = QueueKeys::of(queue);
-        let has_outbox = self.connection.command("EXISTS", &keys.outbox(), &[]).await?.number()? > 0;
+        let has_outbox = self.connection.command("EXISTS", &keys.key(KeyName::Outbox), &[]).await?.number()? > 0;
         Ok(has_outbox && self.version_of_queue(queue).await?.is_none())
     }
 
@@ -130,11 +131,7 @@ impl RedisStore {
         let (key, now, skipped, limit) = (keys::due(slot), now_us.to_string(), skipped.to_string(), limit.to_string());
         let args = ["-inf", &now, "LIMIT", &skipped, &limit];
         let mut reply = self.connection.command("ZRANGEBYSCORE", &key, &args).await?;
-        let mut tags = Vec::new();
-        while !reply.is_empty() {
-            tags.push(reply.text()?);
-        }
-        Ok(tags)
+        reply.read_all(Reply::text)
     }
 }
 

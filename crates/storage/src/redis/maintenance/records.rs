@@ -10,7 +10,7 @@ use crate::key::id_of;
 use crate::moved_messages::OutgoingMessage;
 use crate::policy::QueuePolicy;
 use crate::redis::RedisStore;
-use crate::redis::keys::{self, QueueKeys};
+use crate::redis::keys::{self, KeyName, QueueKeys};
 use crate::redis::reply;
 use crate::redis::subscriptions::{read_id, read_subscription};
 use crate::task_record::TaskRecord;
@@ -33,15 +33,15 @@ impl RedisStore {
     pub(super) async fn check_records(&self, queue: &QueueId, repairs: bool, check: &mut Check) -> Result<(), Error> {
         self.check_metadata(queue, repairs, check).await?;
         let keys = QueueKeys::of(queue);
-        for (name, error) in self.unreadable(queue, &keys.subscriptions(), check_subscription).await? {
+        for (name, error) in self.unreadable(queue, &keys.key(KeyName::Subscriptions), check_subscription).await? {
             self.report_subscription(queue, name, &error, repairs, check).await?;
         }
         let others: [(String, Reader); 5] = [
-            (keys.messages(), |queue, key, message| record::check(id_of(queue, key)?, message)),
-            (keys.claims(), check_claim),
-            (keys.tasks(), |_, _, task| TaskRecord::decode(task).map(drop)),
-            (keys.deliveries(), check_delivery),
-            (keys.retries(), |queue, _, retry| check_retry(queue, retry)),
+            (keys.key(KeyName::Messages), |queue, key, message| record::check(id_of(queue, key)?, message)),
+            (keys.key(KeyName::Claims), check_claim),
+            (keys.key(KeyName::Tasks), |_, _, task| TaskRecord::decode(task).map(drop)),
+            (keys.key(KeyName::Deliveries), check_delivery),
+            (keys.key(KeyName::Retries), |queue, _, retry| check_retry(queue, retry)),
         ];
         for (key, read) in others {
             for (_, error) in self.unreadable(queue, &key, read).await? {
@@ -97,7 +97,7 @@ impl RedisStore {
         repairs: bool,
         check: &mut Check,
     ) -> Result<(), Error> {
-        let record = self.values_of(queue, &QueueKeys::of(queue).subscriptions(), [id.clone()]).await?;
+        let record = self.values_of(queue, &QueueKeys::of(queue).key(KeyName::Subscriptions), [id.clone()]).await?;
         match (read_id(&id), record.into_iter().flatten().next()) {
             (Ok(id), Some(record)) if repairs => {
                 let place = self.set_aside(queue, &format!("subscription {id}"), record).await?;
@@ -117,7 +117,7 @@ impl RedisStore {
     }
 
     async fn check_outbox(&self, queue: &QueueId, check: &mut Check) -> Result<(), Error> {
-        let key = QueueKeys::of(queue).outbox();
+        let key = QueueKeys::of(queue).key(KeyName::Outbox);
         let mut first = 0;
         loop {
             let range = [first, first + OUTBOX_PER_STEP - 1].map(|index| index.to_string());
@@ -161,11 +161,7 @@ impl RedisStore {
         let args = [cursor.as_str(), "COUNT", count];
         let mut reply = self.connection.command("HSCAN", key, &args).await?;
         *cursor = reply.text()?;
-        let (mut fields, mut found) = (reply.list()?, Vec::new());
-        while !fields.is_empty() {
-            found.push((fields.bytes()?, fields.bytes()?));
-        }
-        Ok(found)
+        reply.list()?.read_all(|fields| Ok((fields.bytes()?, fields.bytes()?)))
     }
 }
 

@@ -6,6 +6,7 @@ use tracing::{debug, warn};
 use crate::Error;
 use crate::redis::RedisStore;
 use crate::redis::keys;
+use crate::redis::reply::Reply;
 use sukkal_domain::QueueId;
 
 /// Approximate number of keys that one `SCAN` visits.
@@ -32,7 +33,7 @@ impl KeyScan {
 impl RedisStore {
     /// Begins a scan.
     pub(super) fn begin_scan(&self) -> KeyScan {
-        let servers = self.connection.slots_by_server().into_iter().map(|slots| slots[0]).collect();
+        let servers = self.connection.servers.slots_by_server().into_iter().map(|slots| slots[0]).collect();
         KeyScan { servers, cursor: FIRST.to_owned() }
     }
 
@@ -44,16 +45,12 @@ impl RedisStore {
         let args = [&scan.cursor, "MATCH", keys::ANY_QUEUE, "COUNT", KEYS_PER_SCAN];
         let mut reply = self.connection.command_on(*server, "SCAN", &args).await?;
         let cursor = reply.text()?;
-        let mut found = reply.list()?;
-        let mut queues = Vec::new();
-        while !found.is_empty() {
-            queues.extend(keys::queue_of_key(&found.text()?));
-        }
+        let found = reply.list()?.read_all(Reply::text)?;
         match cursor.as_str() {
             FIRST => scan.skip_server(),
             _ => scan.cursor = cursor,
         }
-        Ok(Some(queues))
+        Ok(Some(found.iter().filter_map(|key| keys::queue_of_key(key)).collect()))
     }
 
     /// Registers a queue if it is not registered. A failure is logged: the next walk tries again.

@@ -115,11 +115,11 @@ impl RedisStore {
 
     /// Returns the first slot of the server of a cluster that has the key.
     fn first_slot_of_server(&self, key: &str) -> Option<u16> {
-        let servers = self.connection.slots_by_server();
+        let servers = self.connection.servers.slots_by_server();
         if servers.len() < 2 {
             return None;
         }
-        let slot = self.connection.slot(key);
+        let slot = self.connection.servers.slot(key);
         let slots = servers.into_iter().find(|slots| slots.contains(&slot))?;
         slots.into_iter().min()
     }

@@ -79,7 +79,7 @@ impl Copy<'_> {
             let args = [cursor.as_str(), "COUNT", count].map(Value::from);
             let mut reply = self.read("HSCAN", name, args).await?;
             cursor = reply.text()?;
-            self.write(name, "HSET", 0, read_all(reply.list()?)?).await?;
+            self.write(name, "HSET", 0, reply.list()?.read_all(Reply::bytes)?).await?;
             if cursor == "0" {
                 return Ok(());
             }
@@ -91,7 +91,7 @@ impl Copy<'_> {
         let mut first = 0;
         while first < size {
             let range = [first.to_string(), (first + MEMBERS_PER_STEP - 1).to_string(), "WITHSCORES".to_owned()];
-            let read = read_all(self.read("ZRANGE", name, range.map(Value::from)).await?)?;
+            let read = self.read("ZRANGE", name, range.map(Value::from)).await?.read_all(Reply::bytes)?;
             let mut pairs = Vec::with_capacity(read.len());
             for pair in read.chunks_exact(2) {
                 pairs.extend([pair[1].clone(), pair[0].clone()]);
@@ -127,7 +127,7 @@ impl Copy<'_> {
         let mut first = 0;
         while first < size {
             let range = [first, first + VALUES_PER_STEP - 1].map(|at| Value::from(at.to_string()));
-            let values = read_all(self.read("LRANGE", name, range).await?)?;
+            let values = self.read("LRANGE", name, range).await?.read_all(Reply::bytes)?;
             self.write(name, "RPUSH", first, values).await?;
             first += VALUES_PER_STEP;
         }
@@ -153,7 +153,7 @@ impl Copy<'_> {
         if values.is_empty() {
             return Ok(());
         }
-        let keys = vec![self.keys.move_state(), self.keys.moving(name)];
+        let keys = vec![self.keys.key(KeyName::Moving), self.keys.moving(name)];
         let head = [arguments::number(self.label.0), Bytes::from_static(command.as_bytes()), arguments::number(before)];
         let args = head.into_iter().chain(values).collect();
         match self.target.connection.run_on(&MOVE_WRITE, keys, args).await?.text()?.as_str() {
@@ -162,12 +162,4 @@ impl Copy<'_> {
             kind => Err(unknown_kind(MOVE_WRITE.name, kind)),
         }
     }
-}
-
-fn read_all(mut reply: Reply) -> Result<Vec<Bytes>, Error> {
-    let mut items = Vec::with_capacity(reply.len());
-    while !reply.is_empty() {
-        items.push(reply.bytes()?);
-    }
-    Ok(items)
 }

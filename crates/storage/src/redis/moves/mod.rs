@@ -34,12 +34,11 @@ pub(crate) struct Frozen(Vec<Contents>);
 
 impl Frozen {
     fn read(mut reply: Reply) -> Result<Self, Error> {
-        let mut contents = Vec::new();
-        while !reply.is_empty() {
+        let contents = reply.read_all(|reply| {
             let (number, size_command) = (reply.number()?, reply.text()?);
-            contents.push(Contents { number, size_command, size: reply.number()?, lifetime_ms: reply.number()? });
-        }
-        Ok(Self(contents))
+            Ok(Contents { number, size_command, size: reply.number()?, lifetime_ms: reply.number()? })
+        });
+        contents.map(Self)
     }
 
     fn encode(&self) -> impl Iterator<Item = Bytes> {
@@ -140,9 +139,9 @@ impl RedisStore {
 
     async fn run_move(&self, script: &Script, queue: &QueueId, args: Vec<Bytes>) -> Result<Reply, Error> {
         let keys = QueueKeys::of(queue);
-        let slot = self.connection.slot(keys.prefix());
+        let slot = self.connection.servers.slot(keys.prefix());
         let moving = MOVED.iter().map(|name| keys.moving(*name));
-        let all = keys.named(script.keys, slot).into_iter().chain(keys.named(&MOVED, slot)).chain(moving).collect();
+        let all = keys.named(script.keys, slot).into_iter().chain(keys.named(MOVED, slot)).chain(moving).collect();
         self.connection.run_on(script, all, args).await
     }
 }

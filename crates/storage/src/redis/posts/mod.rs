@@ -45,38 +45,22 @@ const TENANTS_MAX: usize = 64;
 /// clients that have disconnected.
 const WAITING_MAX: usize = 1_024;
 
-/// Limits for batches of posts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchLimits {
-    /// Maximum number of messages in a script, unless it has only one request.
-    pub messages_max: usize,
-    /// Maximum size in bytes of the records in a script, unless it has only one request.
-    pub bytes_max: usize,
-    /// Maximum number of scripts in flight, in a cluster for each slot. A second script starts only
-    /// when it would be full.
-    pub in_flight_max: usize,
-}
-
-impl BatchLimits {
-    /// Every request has its own script, and none waits.
-    pub const UNBATCHED: Self = Self { messages_max: 1, bytes_max: 0, in_flight_max: usize::MAX };
-}
-
-impl Default for BatchLimits {
-    /// These are measured values. With one script in flight, batches are large, which saves a fifth
-    /// of the processor time of the store and of the service; more messages per script gain little.
-    /// The second script is for stores with a long round trip.
-    fn default() -> Self {
-        Self { messages_max: 64, bytes_max: 256 * 1024, in_flight_max: 2 }
-    }
-}
+// These are measured values. With one script in flight, batches are large, which saves a fifth of
+// the processor time of the store and of the service; more messages per script gain little. The
+// second script is for stores with a long round trip.
+/// Maximum number of messages in a script, unless it has only one request.
+const BATCH_MESSAGES_MAX: usize = 64;
+/// Maximum size in bytes of the records in a script, unless it has only one request.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Maximum number of scripts in flight, in a cluster for each slot. A second script starts only
+/// when it would be full.
+const IN_FLIGHT_MAX: usize = 2;
 
 /// Posts the messages of this process. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct PostBatcher {
     connection: Connection,
     retry_slots: RetrySlots,
-    limits: BatchLimits,
     groups: Arc<Mutex<HashMap<GroupKey, Group>>>,
 }
 
@@ -96,8 +80,8 @@ struct Group {
 }
 
 impl PostBatcher {
-    pub(super) fn new(connection: Connection, limits: BatchLimits) -> Self {
-        Self { connection, retry_slots: RetrySlots::new(), limits, groups: Arc::default() }
+    pub(super) fn new(connection: Connection) -> Self {
+        Self { connection, retry_slots: RetrySlots::new(), groups: Arc::default() }
     }
 
     /// Posts to one queue. A post that has begun is completed even if the caller is dropped.
@@ -144,8 +128,7 @@ impl PostBatcher {
             Some(_) => place_in_turn(group.waiting.iter().map(Request::project), request.project()),
         };
         group.waiting.insert(place, request);
-        let fills_another_batch =
-            group.in_flight < self.limits.in_flight_max && group.waiting.len() >= self.limits.messages_max;
+        let fills_another_batch = group.in_flight < IN_FLIGHT_MAX && group.waiting.len() >= BATCH_MESSAGES_MAX;
         let needs_task = group.in_flight == 0 || fills_another_batch;
         group.in_flight += usize::from(needs_task);
         needs_task
@@ -212,7 +195,7 @@ impl PostBatcher {
             messages += request.records.len();
             bytes += request.records.iter().map(Bytes::len).sum::<usize>();
             tenants += request.tenants.len();
-            let is_full = messages > self.limits.messages_max || bytes > self.limits.bytes_max;
+            let is_full = messages > BATCH_MESSAGES_MAX || bytes > BATCH_BYTES_MAX;
             if !batch.is_empty() && (is_full || tenants > TENANTS_MAX) {
                 break;
             }

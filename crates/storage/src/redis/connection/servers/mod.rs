@@ -129,17 +129,17 @@ impl Servers {
     }
 
     /// Returns whether the servers form a cluster.
-    pub(super) fn are_clustered(&self) -> bool {
+    pub(in crate::redis) fn are_clustered(&self) -> bool {
         self.0.config.server.is_clustered()
     }
 
     /// Returns the number of the database, which is 0 in a cluster.
-    pub(super) fn database(&self) -> u8 {
+    pub(in crate::redis) fn database(&self) -> u8 {
         self.0.config.database.unwrap_or_default()
     }
 
     /// Returns the slot of a key.
-    pub(super) fn slot(&self, key: &str) -> u16 {
+    pub(in crate::redis) fn slot(&self, key: &str) -> u16 {
         if self.are_clustered() { redis_keyslot(key.as_bytes()) } else { 0 }
     }
 
@@ -156,7 +156,7 @@ impl Servers {
     }
 
     /// Returns the load of all servers together.
-    pub(super) fn load(&self) -> Load {
+    pub(in crate::redis) fn load(&self) -> Load {
         self.0.map.read().servers.values().map(|server| server.admission.load()).sum()
     }
 
@@ -170,7 +170,7 @@ impl Servers {
 
     /// Returns all slots by server, without those that no server has. Empty while the cluster is
     /// not known.
-    pub(super) fn slots_by_server(&self) -> Vec<Vec<u16>> {
+    pub(in crate::redis) fn slots_by_server(&self) -> Vec<Vec<u16>> {
         let mut by_server: HashMap<*const Server, Vec<u16>> = HashMap::new();
         for (slot, server) in (0..).zip(&self.0.map.read().of_slots) {
             if let Some(server) = server {
@@ -181,7 +181,7 @@ impl Servers {
     }
 
     /// Notifies of each connection to a server, and of slots that have moved.
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
+    pub(in crate::redis) fn changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
     }
 
