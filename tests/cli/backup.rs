@@ -11,7 +11,7 @@ use std::thread;
 use serde_json::json;
 
 use super::client::{command, run, text};
-use crate::http::{answered, refused};
+use crate::http::{answered, follow, refused};
 use crate::migration::view::without_ages;
 use support::redis::{RedisServer, child_command};
 use support::sukkal::{Api, Sukkal, binary};
@@ -58,15 +58,9 @@ async fn shown(api: &Api, claim: &str) -> Vec<String> {
     for path in [claim, "/v2/queues/q/subscriptions"] {
         shown.push(without_ages(answered(api.get(path), 200).await.json()).to_string());
     }
-    let mut path = format!("{PATH}?echo=true&include_claimed=true&limit=20");
-    loop {
-        let page = without_ages(answered(api.get(&path), 200).await.json());
-        if page["messages"].as_array().is_none_or(Vec::is_empty) {
-            return shown;
-        }
-        shown.push(page["messages"].to_string());
-        page["links"][0]["href"].as_str().expect("a page has a link").clone_into(&mut path);
-    }
+    let messages = follow(api, &format!("{PATH}?echo=true&include_claimed=true&limit=20"), "messages").await;
+    shown.push(without_ages(messages.into()).to_string());
+    shown
 }
 
 /// What changes while a backup is read is not in it, and does not wait for it.

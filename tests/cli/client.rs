@@ -12,10 +12,11 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::stand_in::{Answer, StandIn};
+use crate::http::{feed, post_as};
 use support::ports::free_port;
 use support::proxy::Proxy;
 use support::redis::{child_command, spawn};
-use support::sukkal::{Api, Sukkal, binary};
+use support::sukkal::{Sukkal, binary};
 use support::waiting::{POLL_TIMEOUT, block_until, until};
 
 /// Starts a program on a terminal of its own, with 100 columns.
@@ -119,18 +120,6 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it is text")
 }
 
-async fn bodies(api: &Api, queue: &str) -> Vec<Value> {
-    let path = format!("/v2/queues/{queue}/messages?echo=true&limit=20");
-    let page: Value = api.get(&path).send().await.unwrap().json().await.unwrap();
-    page["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
-}
-
-async fn post(api: &Api, queue: &str, body: u64) {
-    let message = json!({ "messages": [{ "body": body }] });
-    let posted = api.post(&format!("/v2/queues/{queue}/messages"), &message).send().await.unwrap();
-    assert_eq!(posted.status(), 201);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_whose_response_is_lost_is_stored_once() {
     let sukkal = Sukkal::start("memory:");
@@ -145,14 +134,14 @@ async fn a_batch_whose_response_is_lost_is_stored_once() {
         text(&output.stderr).contains("was lost: ") && text(&output.stderr).contains("; trying again"),
         "{output:?}"
     );
-    assert_eq!(bodies(&sukkal.project("demo"), "orders").await, ["1", "2", "3"]);
+    assert_eq!(feed(&sukkal.project("demo"), "orders", "").await, ["1", "2", "3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_response_is_lost_is_not_repeated() {
     let sukkal = Sukkal::start("memory:");
     let proxy = Proxy::start(sukkal.address().parse().unwrap());
-    post(&sukkal.project("demo"), "orders", 1).await;
+    post_as(&sukkal.project("demo"), "orders", &[json!(1)]).await;
     proxy.drop_replies(1);
 
     let output = run(&proxy.url("http"), "claim take orders");
@@ -205,7 +194,7 @@ async fn lines_are_posted_as_they_arrive() {
 
     for (index, line) in ["first", "second"].into_iter().enumerate() {
         writeln!(stdin, "{line}").unwrap();
-        let is_posted = async || bodies(&api, "orders").await.len() > index;
+        let is_posted = async || feed(&api, "orders", "").await.len() > index;
         until("the line is posted before the next one is written", is_posted).await;
     }
     drop(stdin);
@@ -232,7 +221,7 @@ async fn post_with_faults(sukkal: &mut Sukkal, store: &str, proxy: &Proxy, numbe
             }
             _ => {}
         }
-        post(&api, "orders", number).await;
+        post_as(&api, "orders", &[json!(number)]).await;
     }
 }
 
@@ -250,7 +239,7 @@ async fn a_tail_prints_each_message_once_over_any_number_of_connections() {
     let reader = thread::spawn(move || (body_of(lines.next().unwrap()), lines));
     let mut next = 0;
     while !reader.is_finished() {
-        post(&sukkal.project("demo"), "orders", next).await;
+        post_as(&sukkal.project("demo"), "orders", &[json!(next)]).await;
         next += 1;
     }
     let (first, lines) = reader.join().unwrap();
@@ -287,7 +276,7 @@ fn a_tail_continues_from_its_start_if_the_first_connection_is_lost_without_a_mes
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_ends_a_tail_with_130() {
     let sukkal = Sukkal::start("memory:");
-    post(&sukkal.project("demo"), "orders", 1).await;
+    post_as(&sukkal.project("demo"), "orders", &[json!(1)]).await;
     let mut python = child_command("python3");
     python.args(["-c", WITH_SIGINT]).arg(binary()).args(["message", "tail", "orders", "--all"]);
     python.env("SUKKAL_URL", sukkal.url("")).stdin(Stdio::null());
@@ -323,13 +312,13 @@ async fn a_person_is_asked_before_messages_are_deleted() {
     run(&url, "message post orders 1");
 
     let (refused, screen) = run_on_terminal(&url, "queue purge orders", "n\n", &[]);
-    let left = bodies(&sukkal.project("demo"), "orders").await;
+    let left = feed(&sukkal.project("demo"), "orders", "").await;
     let (confirmed, _) = run_on_terminal(&url, "queue purge orders", "y\n", &[]);
 
     assert!(screen.contains("Delete all messages of queue orders? [y/N] "), "{screen}");
     assert_eq!((refused, left), (Some(1), vec![json!("1")]));
     assert_eq!(confirmed, Some(0));
-    assert!(bodies(&sukkal.project("demo"), "orders").await.is_empty());
+    assert!(feed(&sukkal.project("demo"), "orders", "").await.is_empty());
 }
 
 /// Accepts the requests on one connection, and returns the head of the first one.

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::contract;
+use crate::http::feed;
 use support::redis::{RedisServer, child_command, spawn};
 use support::sukkal::Sukkal;
 use support::{node, python, root};
@@ -38,13 +39,6 @@ fn node_command(packages: &Path, name: &str, folder: &Path) -> Command {
 fn with<S: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item = S>) -> Command {
     command.args(arguments);
     command
-}
-
-/// Returns the bodies of the messages in a queue that a generated client has posted to.
-async fn bodies(sukkal: &Sukkal, queue: &str) -> Vec<Value> {
-    let list = sukkal.project(PROJECT).get(&format!("/v2/queues/{queue}/messages?echo=true"));
-    let page: Value = list.send().await.unwrap().json().await.unwrap();
-    page["messages"].as_array().unwrap().iter().map(|message| message["body"].clone()).collect()
 }
 
 #[test]
@@ -94,7 +88,7 @@ async fn a_generated_typescript_client_compiles_and_posts_a_message() {
     let node = child_command("node");
     run(with(node, [folder.path().join("post.js").to_str().unwrap(), &sukkal.url(""), PROJECT]));
 
-    assert_eq!(bodies(&sukkal, "typescript").await, [json!({ "typed": "yes" })]);
+    assert_eq!(feed(&sukkal.project(PROJECT), "typescript", "").await, [json!({ "typed": "yes" })]);
 }
 
 #[tokio::test]
@@ -120,5 +114,5 @@ async fn a_generated_python_client_passes_mypy_and_posts_a_message() {
     run(with(with(mypy, [root().join("target/python-tests/mypy")]), ["sukkal_client", "post.py"]));
     run(with(command("post"), [&sukkal.url(""), PROJECT]));
 
-    assert_eq!(bodies(&sukkal, "python").await, [json!({ "typed": "yes" })]);
+    assert_eq!(feed(&sukkal.project(PROJECT), "python", "").await, [json!({ "typed": "yes" })]);
 }

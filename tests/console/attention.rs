@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Console, PROJECT, create, post};
+use crate::http::answered;
 use support::redis::{RedisServer, limit_files, longest_file};
 use support::sukkal::Sukkal;
 
@@ -25,8 +26,7 @@ async fn a_backlog_grows_if_it_was_larger_in_each_of_three_rounds() {
         console.go("#/queues").await;
         console.text_of("#search").await;
         post(&api, "orders", &[json!(round)]).await;
-        let posted = api.post("/v2/topics/prices/messages", &topic).send().await.unwrap();
-        assert_eq!(posted.status(), 201);
+        answered(api.post("/v2/topics/prices/messages", &topic), 201).await;
         console.go("#/").await;
         let rounds = "return (await import('./console/sample.js')).sample.rounds === arguments[0]";
         console.browser.wait_for(rounds, json!([round])).await;

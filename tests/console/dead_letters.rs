@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::service::{Service, Store, over_both_stores};
 use super::{Console, PROJECT, claim, create, poison, poison_more, poison_with, post, read, total};
+use crate::http::answered;
 use crate::pools::until;
 use support::sukkal::{Api, Sukkal};
 
@@ -100,7 +101,7 @@ async fn a_redrive_says_first_what_moves_and_what_stays() {
     poison_with(&api, &[json!(1), json!(2), json!(3)]).await;
     claim_one(&api).await;
     let delayed = claim_one(&api).await;
-    assert_eq!(api.delete(&format!("{delayed}?delay=600")).send().await.unwrap().status(), 204);
+    answered(api.delete(&format!("{delayed}?delay=600")), 204).await;
     let console = Console::open(&sukkal.url("/console#/queues/orders/dead-letters")).await;
     console.shows("The dead letters of this queue are in failed.").await;
     console.click("failed").await;
@@ -116,7 +117,7 @@ async fn a_redrive_says_first_what_moves_and_what_stays() {
     console.shows("Choose another queue than this one.").await;
     console.click("Close").await;
 
-    assert_eq!(api.delete("/v2/queues/orders").send().await.unwrap().status(), 204);
+    answered(api.delete("/v2/queues/orders"), 204).await;
     console.click("Redrive all…").await;
     console.shows("Stay, because orders does not exist any more: 1").await;
     console.click("Redrive").await;
@@ -132,7 +133,7 @@ async fn dead_letters_of_any_queue_can_be_redriven() {
     create(&api, "actions", &json!({"_dead_letter_queue": "failed", "_max_claim_count": 1})).await;
     post(&api, "actions", &[json!("one")]).await;
     let claimed = claim(&api, "actions").await.unwrap();
-    assert_eq!(api.delete(&claimed).send().await.unwrap().status(), 204);
+    answered(api.delete(&claimed), 204).await;
     assert_eq!(claim(&api, "actions").await, None);
     let console = Console::open(&sukkal.url("/console#/queues/failed/dead-letters")).await;
 
@@ -154,7 +155,7 @@ async fn a_letter_that_takes_the_place_of_another_one_is_shown() {
     console.shows("the first").await;
     has_read_again(&console).await;
 
-    assert_eq!(api.delete("/v2/queues/failed/messages?pop=1").send().await.unwrap().status(), 200);
+    answered(api.delete("/v2/queues/failed/messages?pop=1"), 200).await;
     poison_more(&api, &[json!("the second")]).await;
 
     console.shows("the second").await;
@@ -169,10 +170,9 @@ async fn has_read_again(console: &Console) {
 
 /// Claims one dead letter, and returns its path in the claim.
 async fn claim_one(api: &Api) -> String {
-    let claimed = api.post("/v2/queues/failed/claims?limit=1", &json!({"ttl": 300, "grace": 60})).send().await.unwrap();
-    assert_eq!(claimed.status(), 201);
-    let claim = claimed.headers()["Location"].to_str().unwrap().to_owned();
-    let messages: Value = claimed.json().await.unwrap();
+    let term = json!({"ttl": 300, "grace": 60});
+    let claimed = answered(api.post("/v2/queues/failed/claims?limit=1", &term), 201).await;
+    let (claim, messages) = (claimed.header("location").unwrap(), claimed.json());
     format!("{claim}/messages/{}", messages["messages"][0]["id"].as_str().unwrap())
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Console, PROJECT, post};
+use crate::http::answered;
 use support::sukkal::Sukkal;
 
 const MARKUP: &str = "<script>window.ran = true</script><img src=x onerror='window.ran = true'><a href=\"javascript:window.ran=true\">x</a>";
@@ -63,8 +64,7 @@ async fn bodies_are_shown_exactly() {
     let sukkal = Sukkal::start("memory:");
     let api = sukkal.project(PROJECT);
     let text = r#"{"messages": [{"body": {"id": 9223372036854775807, "half": 0.5, "list": [1, 2, {"a": [true, null, "x"]}], "text": "a\"b\\\n"}}]}"#;
-    let posted = api.request(reqwest::Method::POST, "/v2/queues/orders/messages").body(text).send().await.unwrap();
-    assert_eq!(posted.status(), 201);
+    answered(api.request(reqwest::Method::POST, "/v2/queues/orders/messages").body(text), 201).await;
     let console = Console::open(&sukkal.url("/console#/queues/orders/messages")).await;
 
     console

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{Console, PHONE, PROJECT, claim, create, post};
+use crate::http::answered;
 use crate::push::LOCAL;
 use support::browser::{ENTER, ESCAPE};
 use support::sukkal::{Api, Sukkal};
@@ -176,8 +177,7 @@ async fn the_address_restores_a_page_of_claims_and_of_subscriptions() {
         claim(&api, "orders").await.unwrap();
         // The service would look for the address of a name, which may take seconds.
         let subscriber = json!({"subscriber": format!("http://127.0.0.1/{number}")});
-        let created = api.post("/v2/queues/orders/subscriptions", &subscriber).send().await.unwrap();
-        assert_eq!(created.status(), 201);
+        answered(api.post("/v2/queues/orders/subscriptions", &subscriber), 201).await;
     }
     let console = Console::open(&sukkal.url("/console#/queues")).await;
 
@@ -288,8 +288,7 @@ async fn a_queue_of_a_thousand_tenants_shows_those_with_the_most_messages() {
     let mut of_one: Vec<Value> = (0..200).map(|number| json!({"tenant": "busy", "body": number})).collect();
     of_one.extend(all);
     for chunk in of_one.chunks(super::POSTED_MAX) {
-        let posted = api.post("/v2/queues/fair/messages", &json!({ "messages": chunk })).send().await.unwrap();
-        assert_eq!(posted.status(), 201);
+        answered(api.post("/v2/queues/fair/messages", &json!({ "messages": chunk })), 201).await;
     }
     let console = Console::open_in(&sukkal.url("/console#/queues/fair"), PHONE).await;
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::http::{answered, post_as as post, total};
 use support::browser::{Browser, Window};
 use support::sukkal::{Api, Sukkal};
 
@@ -185,17 +186,9 @@ async fn open_orders(part: &str) -> (Sukkal, Api, Console) {
     (sukkal, api, console)
 }
 
-/// Posts messages with these bodies.
-async fn post(api: &Api, queue: &str, bodies: &[Value]) {
-    let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
-    let posted = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages })).send().await;
-    assert_eq!(posted.unwrap().status(), 201);
-}
-
 /// Creates a queue with this metadata.
 async fn create(api: &Api, queue: &str, metadata: &Value) {
-    let created = api.put(&format!("/v2/queues/{queue}")).json(metadata).send().await.unwrap();
-    assert_eq!(created.status(), 201, "{}", created.text().await.unwrap());
+    answered(api.put(&format!("/v2/queues/{queue}")).json(metadata), 201).await;
 }
 
 /// Claims messages and returns the path of the claim.
@@ -228,13 +221,7 @@ async fn poison_more(api: &Api, bodies: &[Value]) {
     }
     while total(api, "orders").await > 0 {
         if let Some(claim_path) = claim(api, "orders").await {
-            assert_eq!(api.delete(&claim_path).send().await.unwrap().status(), 204);
+            answered(api.delete(&claim_path), 204).await;
         }
     }
-}
-
-/// Returns the number of messages of a queue.
-async fn total(api: &Api, queue: &str) -> u64 {
-    let stats = read(api, &format!("/v2/queues/{queue}/stats")).await;
-    stats["messages"]["total"].as_u64().unwrap()
 }

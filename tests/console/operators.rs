@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 use super::service::{Service, Store, over_both_stores};
 use super::session::with_tokens;
 use super::{Console, PROJECT};
+use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::{POOLING, Sukkal};
 
@@ -36,7 +37,7 @@ async fn an_operator_sees_projects_sets_quotas_and_hands_out_tokens(store: Store
     console.click("Save").await;
     console.shows("Save: done.").await;
     let quotas = || service.api().get("/v2/quotas").bearer_auth(&admin_token);
-    assert_eq!(answered(quotas(), 200).await["quotas"], json!({"queues": 5}));
+    assert_eq!(answered(quotas(), 200).await.json()["quotas"], json!({"queues": 5}));
     console.click("Create a token").await;
     console.fill("What it is for", "worker of orders").await;
     console.fill("Roles", "reader, worker").await;
@@ -63,7 +64,7 @@ async fn an_operator_sees_projects_sets_quotas_and_hands_out_tokens(store: Store
     console.click_and_confirm("Remove all").await;
     console.shows("None are set").await;
     let quotas = service.api().get("/v2/quotas").bearer_auth(&admin_token);
-    assert_eq!(answered(quotas, 200).await["quotas"], json!({}));
+    assert_eq!(answered(quotas, 200).await.json()["quotas"], json!({}));
     console.click("Test all operations").await;
     console.shows("storage_reachable").await;
     console.click("shop").await;
@@ -96,7 +97,7 @@ async fn an_operator_sees_pools_and_flavors_and_deletes_a_pool(store: Store) {
     answered(admin(service.sukkal(), Method::DELETE, "flavors/quick"), 204).await;
     console.click("Retry").await;
     console.hides(&row).await;
-    let left = answered(admin(service.sukkal(), Method::GET, "pools"), 200).await;
+    let left = answered(admin(service.sukkal(), Method::GET, "pools"), 200).await.json();
     assert_eq!((&left["pools"][0]["name"], left["pools"].as_array().unwrap().len()), (&json!("spare"), 1));
     answered(service.api().put("/v2/queues/orders"), 201).await;
     pools[1].kill();
@@ -116,7 +117,7 @@ async fn an_admin_with_a_token_of_one_project_acts_on_the_project_that_is_shown(
         answered(api.put("/v2/queues/orders").bearer_auth(&admin_token), 201).await;
     }
     let bound = own.post("/v2/tokens", &json!({"name": "an admin of demo", "roles": ["admin"]}));
-    let token = answered(bound.bearer_auth(&admin_token), 201).await["token"].as_str().unwrap().to_owned();
+    let token = answered(bound.bearer_auth(&admin_token), 201).await.json()["token"].as_str().unwrap().to_owned();
     let console = Console::with_token(&sukkal.url("/console#/operators"), &token).await;
 
     console.click("shop").await;
@@ -132,7 +133,7 @@ async fn an_admin_with_a_token_of_one_project_acts_on_the_project_that_is_shown(
     console.shows("There are no queues.").await;
 
     for (api, count) in [(&shop, 0), (&own, 1)] {
-        let queues = answered(api.get("/v2/queues").bearer_auth(&admin_token), 200).await;
+        let queues = answered(api.get("/v2/queues").bearer_auth(&admin_token), 200).await.json();
         assert_eq!(queues["queues"].as_array().unwrap().len(), count, "{queues}");
     }
     console.reload().await;
@@ -147,12 +148,4 @@ async fn an_admin_with_a_token_of_one_project_acts_on_the_project_that_is_shown(
 /// Returns a request of an operator to a path below `/v2/`.
 fn admin(sukkal: &Sukkal, method: Method, path: &str) -> RequestBuilder {
     sukkal.project(PROJECT).request(method, &format!("/v2/{path}")).header("X-Roles", "admin")
-}
-
-/// Sends a request whose response must have this status. Returns its body.
-async fn answered(request: RequestBuilder, status: u16) -> Value {
-    let response = request.send().await.unwrap();
-    let (found, text) = (response.status().as_u16(), response.text().await.unwrap());
-    assert_eq!(found, status, "{text}");
-    serde_json::from_str(&text).unwrap_or_default()
 }

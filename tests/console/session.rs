@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Console, PROJECT, create, open_orders, post};
 use crate::auth::stub_keystone;
+use crate::http::answered;
 use support::sukkal::{CLIENT, Sukkal};
 
 /// Returns a service whose callers need a token, and the token of its admin.
@@ -142,8 +143,7 @@ async fn filters_and_pages_stay_in_their_project() {
 async fn a_copied_command_works_and_has_no_token() {
     let (sukkal, token) = with_tokens();
     let api = sukkal.project("demo");
-    let put = api.put("/v2/queues/orders").header("Authorization", format!("Bearer {token}")).send().await.unwrap();
-    assert_eq!(put.status(), 201);
+    answered(api.put("/v2/queues/orders").header("Authorization", format!("Bearer {token}")), 201).await;
     let console = Console::with_token(&sukkal.url("/console#/queues/orders/settings"), &token).await;
     console.shows("_default_message_ttl").await;
 
@@ -191,7 +191,7 @@ async fn the_console_can_be_switched_off_and_its_files_are_protected() {
     }
     let slash = http.get(sukkal.url("/console/")).send().await.unwrap();
     assert_eq!((slash.status().as_u16(), slash.headers()["Location"].to_str().unwrap()), (308, "../console"));
-    assert_eq!(http.get(sukkal.url("/console/nothing.js")).send().await.unwrap().status(), 404);
+    answered(http.get(sukkal.url("/console/nothing.js")), 404).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

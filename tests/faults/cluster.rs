@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::requests::{self, Answer, Kind, Requests, all_done};
+use crate::http::answered;
 use support::cluster::RedisCluster;
 use support::exposition::Exposition;
 use support::redis::{RedisServer, Reply};
@@ -110,11 +111,11 @@ async fn no_script_is_interrupted_by_the_move_of_a_slot() {
     let sukkal = Sukkal::start(&cluster.url());
     let api = sukkal.project("faults");
     let shards = json!({ "_shards": 8, "_default_message_delay": 1 });
-    assert_eq!(api.put("/v2/queues/whole").json(&shards).send().await.unwrap().status(), 201);
+    answered(api.put("/v2/queues/whole").json(&shards), 201).await;
     let messages = json!({ "messages": [
         { "body": 1, "delay": 0 }, { "body": 2, "delay": 0 }, { "body": 3, "delay": 600 }
     ] });
-    assert_eq!(api.post("/v2/queues/whole/messages", &messages).send().await.unwrap().status(), 201);
+    answered(api.post("/v2/queues/whole/messages", &messages), 201).await;
     let claim = api.post("/v2/queues/whole/claims?limit=1", &json!({ "ttl": 600 })).send().await.unwrap();
     let claim = claim.headers()["location"].to_str().unwrap().to_owned();
     let key = "sukkal:{faults/whole}:queue";
@@ -130,7 +131,7 @@ async fn no_script_is_interrupted_by_the_move_of_a_slot() {
     assert_eq!(from.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"]), ok);
 
     assert_eq!(refused, 503);
-    assert_eq!(api.delete(&claim).send().await.unwrap().status(), 204);
+    answered(api.delete(&claim), 204).await;
     let stats: Value = api.get("/v2/queues/whole/stats").send().await.unwrap().json().await.unwrap();
     assert_eq!(stats["messages"]["free"], 3, "{stats}");
 }
@@ -144,7 +145,7 @@ async fn queues_of_other_nodes_work_while_a_node_is_down() {
     let api = scene.sukkal.project(&scene.project);
     let claim = |queue: &str, query| api.post(&format!("/v2/queues/{queue}/claims{query}"), &json!({ "ttl": 60 }));
     let post = |queue| api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": [{ "body": 1 }] }));
-    assert_eq!(claim(waited_for, "").send().await.unwrap().status(), 201);
+    answered(claim(waited_for, ""), 201).await;
 
     scene.dead().kill();
     // The dead node receives requests all the time.
@@ -159,7 +160,7 @@ async fn queues_of_other_nodes_work_while_a_node_is_down() {
     let waiter = tokio::spawn(claim(waited_for, "?wait=20").send());
     let waiting = async || Exposition::of(&scene.sukkal.url("")).await.value("sukkal_waiting_requests");
     until("the claim waits", async || waiting().await == Some(1.0)).await;
-    assert_eq!(post(waited_for).send().await.unwrap().status(), 201);
+    answered(post(waited_for), 201).await;
 
     assert_eq!(waiter.await.unwrap().unwrap().status(), 201);
     drop(traffic);
@@ -237,8 +238,7 @@ impl PartlyDownCluster {
         let api = scene.sukkal.project(&scene.project);
         for queue in 0..queues {
             let batch = json!({ "messages": [{ "ttl": 60, "body": "short-lived" }] });
-            let posted = api.post(&format!("/v2/queues/q{queue}/messages"), &batch).send().await.unwrap();
-            assert_eq!(posted.status(), 201);
+            answered(api.post(&format!("/v2/queues/q{queue}/messages"), &batch), 201).await;
         }
         let on_dead = (0..queues).filter(|queue| scene.is_on_killed_node(&format!("q{queue}"))).count();
         assert!(on_dead > 0 && on_dead < queues, "{on_dead} queues on one node");

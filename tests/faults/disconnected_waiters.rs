@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::http::answered;
 use support::exposition::Exposition;
 use support::random::{self, Random};
 use support::redis::RedisServer;
@@ -119,8 +120,7 @@ impl TestQueue {
     async fn run(mut self, count: usize) -> Vec<Outcome> {
         // With such a limit, the store counts the deliveries of a message.
         let metadata = json!({ "_dead_letter_queue": "dead", "_max_claim_count": 1000 });
-        let created = self.api.put(&format!("/v2/queues/{}", self.queue)).json(&metadata).send().await.unwrap();
-        assert_eq!(created.status(), 201);
+        answered(self.api.put(&format!("/v2/queues/{}", self.queue)).json(&metadata), 201).await;
         let mut outcomes = Vec::with_capacity(count);
         for _ in 0..count {
             let pops = self.random.one_in(2);
@@ -198,7 +198,7 @@ impl TestQueue {
         );
         if !pops {
             let href = answer["messages"][0]["href"].as_str().unwrap();
-            assert_eq!(self.api.delete(href).send().await.unwrap().status(), 204);
+            answered(self.api.delete(href), 204).await;
         }
     }
 

@@ -7,8 +7,9 @@ use serde_json::json;
 use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::{Maintenance, Schedule};
 
-use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused, ids};
+use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused};
 use super::stored::Stored;
+use crate::http::{answered, ids};
 use support::exposition::Exposition;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
@@ -63,12 +64,11 @@ async fn deleting_frees_memory_for_posts() {
     let half = &posted[..posted.len() / 2];
     for ids in half.chunks(20) {
         let path = format!("/v2/queues/hoard/messages?ids={}", ids.join(","));
-        assert_eq!(api.delete(&path).send().await.unwrap().status(), 204);
+        answered(api.delete(&path), 204).await;
     }
 
     requests.all_work_again(&WRITES).await;
-    let again = api.post("/v2/queues/hoard/messages", &big).send().await.unwrap();
-    assert_eq!(again.status(), 201);
+    answered(api.post("/v2/queues/hoard/messages", &big), 201).await;
     let left = i64::try_from(posted.len() - half.len() + 1).unwrap();
     assert_eq!(Stored { redis: &redis, project: "full" }.messages("hoard"), left);
 }
@@ -79,17 +79,15 @@ async fn reading_reclaims_expired_messages_in_a_full_redis() {
     let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project("full");
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); 1000] });
-    let posted = api.post("/v2/queues/q/messages", &batch).send().await.unwrap();
-    assert_eq!(posted.status(), 201);
+    answered(api.post("/v2/queues/q/messages", &batch), 201).await;
     let store = open_movable(&redis.url());
     let queue = QueueId::new(ProjectId::new("full").unwrap(), "q".parse().unwrap()).unwrap();
     set_clock(&store, &queue, 62_000_000).await;
 
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let page = api.get("/v2/queues/q/messages?echo=true").send().await.unwrap();
+    let page = answered(api.get("/v2/queues/q/messages?echo=true"), 200).await.json();
 
-    assert_eq!(page.status(), 200);
-    assert_eq!(page.json::<serde_json::Value>().await.unwrap()["messages"], json!([]));
+    assert_eq!(page["messages"], json!([]));
     assert_eq!(Stored { redis: &redis, project: "full" }.messages("q"), 0);
 }
 
@@ -103,16 +101,15 @@ async fn a_full_redis_serves_workers() {
     let queue = |name: &str| QueueId::new(ProjectId::new("full").unwrap(), name.parse().unwrap()).unwrap();
     let batch = json!({ "messages": [{ "ttl": 60, "body": 1 }] });
     let post = async |queue: &str, batch: &serde_json::Value| {
-        let posted = api.post(&format!("/v2/queues/{queue}/messages"), batch).send().await.unwrap();
-        assert_eq!(posted.status(), 201);
+        answered(api.post(&format!("/v2/queues/{queue}/messages"), batch), 201).await;
     };
     post("claimed", &batch).await;
     let claim = api.post("/v2/queues/claimed/claims", &json!({ "ttl": 300, "grace": 300 })).send().await.unwrap();
     let claim: serde_json::Value = claim.json().await.unwrap();
     let delaying = json!({ "_default_message_delay": 600 });
-    assert_eq!(api.put("/v2/queues/delayed").json(&delaying).send().await.unwrap().status(), 201);
+    answered(api.put("/v2/queues/delayed").json(&delaying), 201).await;
     post("delayed", &json!({ "messages": [{ "ttl": 60, "body": 1, "delay": 0 }, { "ttl": 900, "body": 2 }] })).await;
-    assert_eq!(api.put("/v2/queues/fair").json(&json!({ "_shards": 8 })).send().await.unwrap().status(), 201);
+    answered(api.put("/v2/queues/fair").json(&json!({ "_shards": 8 })), 201).await;
     post("fair", &json!({ "messages": [{ "body": 1 }, { "body": 2 }, { "body": 3 }] })).await;
     for due in ["claimed", "delayed"] {
         set_clock(&store, &queue(due), 62_000_000).await;
@@ -120,11 +117,10 @@ async fn a_full_redis_serves_workers() {
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     let href = claim["messages"][0]["href"].as_str().unwrap();
-    assert_eq!(api.delete(href).send().await.unwrap().status(), 204);
+    answered(api.delete(href), 204).await;
     let listed = api.get("/v2/queues/delayed/messages?echo=true").send().await.unwrap();
     assert_eq!(listed.json::<serde_json::Value>().await.unwrap()["messages"], json!([]));
-    let popped = api.delete("/v2/queues/fair/messages?pop=1").send().await.unwrap();
-    assert_eq!(popped.status(), 200);
+    answered(api.delete("/v2/queues/fair/messages?pop=1"), 200).await;
 }
 
 #[tokio::test]
@@ -137,13 +133,12 @@ async fn a_full_redis_does_not_stop_the_janitor() {
     // whose index cannot be read, and one with so many deleted messages that their expirations are
     // to be removed.
     redis.command(&["ZADD", "sukkal:{full}:queues", "0", "a-ghost\x001"]);
-    assert_eq!(api.put("/v2/queues/b-broken").send().await.unwrap().status(), 201);
+    answered(api.put("/v2/queues/b-broken"), 201).await;
     redis.command(&["SET", "sukkal:{full/b-broken}:expirations", "no sorted set"]);
     let batch = |count: usize| json!({ "messages": vec![json!({ "ttl": 60, "body": 1 }); count] });
     for queue in ["c-deleted", "d-expired"] {
         for _ in 0..6 {
-            let posted = api.post(&format!("/v2/queues/{queue}/messages"), &batch(1_000)).send().await.unwrap();
-            assert_eq!(posted.status(), 201);
+            answered(api.post(&format!("/v2/queues/{queue}/messages"), &batch(1_000)), 201).await;
         }
     }
     redis.command(&["UNLINK", "sukkal:{full/c-deleted}:messages", "sukkal:{full/c-deleted}:ready"]);
@@ -189,8 +184,7 @@ async fn an_eviction_policy_is_reported_when_redis_comes_late() {
     evicts.kill();
 
     let sukkal = Sukkal::start(&evicts.url());
-    let refused = sukkal.project("p").get("/v2/ping").send().await.unwrap();
-    assert_eq!(refused.status(), 503);
+    answered(sukkal.project("p").get("/v2/ping"), 503).await;
     evicts.restart();
 
     assert!(sukkal.logged("volatile-ttl").await[0].contains("WARN"));

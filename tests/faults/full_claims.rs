@@ -5,8 +5,8 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::half_done::work::{CLAIMS, MESSAGES, QUEUE, QueueContents, batch, drain};
-use super::lost_replies::feed;
 use super::stored::Stored;
+use crate::http::{PATCH_TYPE, answered, feed};
 use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::waiting::block_until;
@@ -31,17 +31,12 @@ fn advance_clock(redis: &RedisServer) {
     assert_eq!(set, Reply::Status("OK".to_owned()));
 }
 
-async fn status(request: RequestBuilder) -> u16 {
-    request.send().await.unwrap().status().as_u16()
-}
-
 fn claim(api: &Api, limit: usize) -> RequestBuilder {
     api.post(&format!("{CLAIMS}?limit={limit}"), &json!({ "ttl": 300, "grace": 60 }))
 }
 
-async fn names(api: &Api) -> Vec<String> {
-    let feed = feed(api, MESSAGES).await;
-    feed.into_iter().map(|(_, body)| body.as_str().unwrap().to_owned()).collect()
+async fn names(api: &Api) -> Vec<Value> {
+    feed(api, "work", "&limit=20").await
 }
 
 #[tokio::test]
@@ -55,43 +50,42 @@ async fn a_worker_can_finish_its_work_in_a_full_redis() {
     // With this limit, no message becomes a dead letter here.
     let patch = r#"[{"op": "replace", "path": "/metadata/_max_claim_count", "value": 5}]"#;
     let request = api.request(Method::PATCH, QUEUE).body(patch);
-    let media = "application/openstack-messaging-v2.0-json-patch";
-    assert_eq!(status(request.header("Content-Type", media)).await, 200);
+    answered(request.header("Content-Type", PATCH_TYPE), 200).await;
     fill(&redis);
 
     // Reading.
-    assert_eq!(status(api.get(MESSAGES)).await, 200);
-    assert_eq!(status(api.get(&contents.message("free-0"))).await, 200);
-    assert_eq!(status(api.get(&own)).await, 200);
-    assert_eq!(status(api.get(&format!("{QUEUE}/stats"))).await, 200);
+    answered(api.get(MESSAGES), 200).await;
+    answered(api.get(&contents.message("free-0")), 200).await;
+    answered(api.get(&own), 200).await;
+    answered(api.get(&format!("{QUEUE}/stats")), 200).await;
     // Returning one message, and claiming it again.
-    assert_eq!(status(api.delete(&contents.held("held-0"))).await, 204);
-    assert_eq!(status(api.delete(&format!("{}?delay=60", contents.held("held-1")))).await, 204);
+    answered(api.delete(&contents.held("held-0")), 204).await;
+    answered(api.delete(&format!("{}?delay=60", contents.held("held-1"))), 204).await;
     stored.assert_consistent();
     assert_eq!(names(&api).await, ["tried-0", "tried-1", "tried-2", "held-0", "free-0", "free-1", "free-2"]);
-    assert_eq!(status(claim(&api, 4)).await, 201);
+    answered(claim(&api, 4), 201).await;
     assert_eq!(names(&api).await, ["free-0", "free-1", "free-2"]);
     // Renewing, deleting with a claim, releasing.
     let renewal = api.request(Method::PATCH, &own).header("Content-Type", "application/json");
-    assert_eq!(status(renewal.body(r#"{"ttl": 600, "grace": 60}"#)).await, 204);
-    let claimed: Value = api.get(&own).send().await.unwrap().json().await.unwrap();
+    answered(renewal.body(r#"{"ttl": 600, "grace": 60}"#), 204).await;
+    let claimed = answered(api.get(&own), 200).await.json();
     assert_eq!((&claimed["ttl"], claimed["messages"].as_array().unwrap().len()), (&json!(600), 1));
     let acknowledged = api.delete(&format!("{}?claim_id={}", contents.message("held-2"), contents.claim));
-    assert_eq!(status(acknowledged).await, 204);
-    assert_eq!(status(api.get(&contents.message("held-2"))).await, 404);
-    assert_eq!(status(api.delete(&own)).await, 204);
-    assert_eq!(status(api.get(&own)).await, 404);
+    answered(acknowledged, 204).await;
+    answered(api.get(&contents.message("held-2")), 404).await;
+    answered(api.delete(&own), 204).await;
+    answered(api.get(&own), 404).await;
     stored.assert_consistent();
     // Deleting and popping.
-    assert_eq!(status(api.delete(&contents.message("free-0"))).await, 204);
-    assert_eq!(status(api.delete(&format!("{MESSAGES}?ids={}", contents.id("free-1")))).await, 204);
-    assert_eq!(status(api.delete(&format!("{MESSAGES}?pop=1"))).await, 200);
-    assert_eq!(names(&api).await, Vec::<String>::new());
+    answered(api.delete(&contents.message("free-0")), 204).await;
+    answered(api.delete(&format!("{MESSAGES}?ids={}", contents.id("free-1"))), 204).await;
+    answered(api.delete(&format!("{MESSAGES}?pop=1")), 200).await;
+    assert_eq!(names(&api).await, [""; 0]);
     stored.assert_consistent();
-    assert_eq!(status(api.post(MESSAGES, &batch(&["new"], 0))).await, 503);
+    answered(api.post(MESSAGES, &batch(&["new"], 0)), 503).await;
     // Deleting all messages.
-    assert_eq!(status(api.request(Method::POST, &format!("{QUEUE}/purge"))).await, 204);
-    assert_eq!(status(api.delete(QUEUE)).await, 204);
+    answered(api.request(Method::POST, &format!("{QUEUE}/purge")), 204).await;
+    answered(api.delete(QUEUE), 204).await;
     stored.assert_no_queue_left();
 }
 
@@ -103,7 +97,7 @@ async fn a_release_in_a_full_redis_returns_all_messages_of_the_claim() {
     let contents = QueueContents::prepare(&api).await;
     fill(&redis);
 
-    assert_eq!(status(api.delete(&format!("{CLAIMS}/{}", contents.claim))).await, 204);
+    answered(api.delete(&format!("{CLAIMS}/{}", contents.claim)), 204).await;
 
     let free = names(&api).await;
     assert_eq!(free[3..6], ["held-0", "held-1", "held-2"]);
@@ -146,23 +140,21 @@ async fn dead_letters_wait_while_redis_is_full_and_arrive_once_afterwards() {
         let api = sukkal.project(PROJECT);
         QueueContents::prepare(&api).await;
         if target_exists {
-            assert_eq!(status(api.put("/v2/queues/dead")).await, 201);
+            answered(api.put("/v2/queues/dead"), 201).await;
         }
         let stored = Stored { redis: &redis, project: PROJECT };
         fill(&redis);
 
         // The dead letters leave the queue and do not block other requests, and a pop finds the
         // messages behind them.
-        let claimed = claim(&api, 4).send().await.unwrap();
-        assert_eq!(claimed.status(), 201);
-        let claimed: Value = claimed.json().await.unwrap();
+        let claimed = answered(claim(&api, 4), 201).await.json();
         assert_eq!(claimed["messages"][0]["body"], "free-0");
         advance_clock(&redis);
-        assert_eq!(status(api.delete(&format!("{MESSAGES}?pop=4"))).await, 200);
+        answered(api.delete(&format!("{MESSAGES}?pop=4")), 200).await;
         assert_eq!(stored.outbox_length("work"), 8);
         stored.assert_consistent();
         // Neither deleting their queue nor the janitor loses them.
-        assert_eq!(status(api.delete(QUEUE)).await, 204);
+        answered(api.delete(QUEUE), 204).await;
         assert_eq!(stored.outbox_length("work"), 8);
         sukkal.kill();
         let sukkal = Sukkal::start_with(

@@ -7,20 +7,20 @@ use std::cell::RefCell;
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
 use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::requests::message;
+use crate::http::{answered, feed, follow, ok};
 use support::redis::{RedisServer, child_command};
 use support::sukkal::{Api, POOLING, Sukkal};
 
 const PROJECT: &str = "half-placed";
 const QUEUE: &str = "/v2/queues/q";
 const MESSAGES: &str = "/v2/queues/q/messages";
-const FEED: &str = "/v2/queues/q/messages?echo=true";
 /// More calls to one store than a request makes.
 const CALLS_MAX: usize = 50;
 const STORES: [&str; 2] = ["management store", "pool"];
@@ -92,7 +92,7 @@ impl Scene {
         let mut sukkal = start(gates[0].url()).await;
         let pool = json!({"uri": gates[1].url(), "weight": 1});
         let created = sukkal.project(PROJECT).put("/v2/pools/a").header("X-Roles", "admin").json(&pool);
-        assert_eq!(created.send().await.unwrap().status(), 201);
+        answered(created, 201).await;
         let api = sukkal.project(PROJECT);
         prepare(&api).await;
 
@@ -131,40 +131,29 @@ impl Scene {
 }
 
 impl Outcome {
-    async fn status(&self, request: RequestBuilder) -> u16 {
-        request.send().await.unwrap().status().as_u16()
-    }
-
     /// Returns the bodies of the messages in the queue.
-    async fn feed(&self) -> Vec<String> {
-        let page: serde_json::Value = self.api.get(FEED).send().await.unwrap().json().await.unwrap();
-        let messages = page["messages"].as_array().unwrap().iter();
-        messages.map(|message| message["body"].as_str().unwrap().to_owned()).collect()
+    async fn feed(&self) -> Vec<Value> {
+        feed(&self.api, "q", "").await
     }
 
     /// Checks that the queue works, and is listed exactly while it exists.
     async fn assert_usable(&self) {
-        assert!([201, 204].contains(&self.status(self.api.put(QUEUE)).await));
+        ok(self.api.put(QUEUE)).await;
         assert_eq!(self.listed().await, 1);
-        assert_eq!(self.status(self.api.post(MESSAGES, &message("usable"))).await, 201);
+        answered(self.api.post(MESSAGES, &message("usable")), 201).await;
         assert_eq!(self.feed().await.last().unwrap(), "usable");
-        assert_eq!(self.status(self.api.delete(QUEUE)).await, 204);
+        answered(self.api.delete(QUEUE), 204).await;
         assert_eq!((self.listed().await, self.feed().await.len()), (0, 0));
     }
 
     async fn listed(&self) -> usize {
-        let page: serde_json::Value = self.api.get("/v2/queues").send().await.unwrap().json().await.unwrap();
-        page["queues"].as_array().unwrap().len()
+        follow(&self.api, "/v2/queues", "queues").await.len()
     }
 }
 
 /// Starts a service with pools over this management store.
 async fn start(url: String) -> Sukkal {
     spawn_blocking(move || Sukkal::start_with(&url, &POOLING)).await.unwrap()
-}
-
-async fn send(request: RequestBuilder) {
-    assert!(request.send().await.unwrap().status().is_success());
 }
 
 #[tokio::test]
@@ -184,7 +173,7 @@ async fn a_killed_first_post_to_a_pool_is_atomic() {
 #[tokio::test]
 async fn a_killed_deletion_in_a_pool_is_atomic() {
     at_each_call(
-        async |api| send(api.post(MESSAGES, &message("old"))).await,
+        async |api| drop(answered(api.post(MESSAGES, &message("old")), 201).await),
         |api| api.delete(QUEUE),
         async |outcome| {
             let feed = outcome.feed().await;
@@ -199,8 +188,8 @@ async fn a_killed_deletion_in_a_pool_is_atomic() {
 async fn a_killed_recreation_in_a_pool_revives_no_message() {
     at_each_call(
         async |api| {
-            send(api.post(MESSAGES, &message("old"))).await;
-            send(api.delete(QUEUE)).await;
+            answered(api.post(MESSAGES, &message("old")), 201).await;
+            answered(api.delete(QUEUE), 204).await;
         },
         |api| api.post(MESSAGES, &message("new")),
         async |outcome| {

@@ -12,9 +12,10 @@ use socket2::SockRef;
 
 use super::gate::Gate;
 use super::stored::Stored;
+use crate::http::{answered, feed, follow, pick};
 use support::random::Random;
 use support::redis::RedisServer;
-use support::sukkal::{Api, CLIENT, Sukkal};
+use support::sukkal::{CLIENT, Sukkal};
 use support::waiting::block_until;
 
 const PROJECT: &str = "hang-up";
@@ -53,16 +54,17 @@ async fn disconnected_clients_leave_no_half_done_work() {
     let api = sukkal.project(PROJECT);
     let mut batches = 0;
     for queue in &queues {
-        let bodies = bodies(&api, queue).await;
+        let bodies = feed(&api, queue, "&limit=20").await;
         assert_eq!(i64::try_from(bodies.len()).unwrap(), stored.messages(queue), "{queue}");
         batches += complete_batches(&bodies);
     }
     assert!(batches > 0, "no batch has arrived");
 
-    assert_eq!(listed(&api).await, Vec::from_iter(queues.clone()));
+    let listed = follow(&api, "/v2/queues?limit=20", "queues").await;
+    assert_eq!(pick(&listed.into(), "name"), Vec::from_iter(queues.clone()));
     block_until("the register names just the queues that exist", || stored.registered() == queues);
     for queue in &queues {
-        assert_eq!(api.delete(&format!("/v2/queues/{queue}")).send().await.unwrap().status(), 204);
+        answered(api.delete(&format!("/v2/queues/{queue}")), 204).await;
     }
     // A name that was registered twice at once is removed by the janitor.
     block_until("the register is empty", || stored.registered().is_empty());
@@ -79,8 +81,8 @@ fn a_started_request_continues_without_its_client() {
     let address = url.trim_start_matches("http://");
     let stored = Stored { redis: &redis, project: PROJECT };
     // After this, Redis knows the scripts, so no command has to be repeated.
-    answered(address, &request("PUT", "/v2/queues/warm", ""));
-    answered(address, &request("DELETE", "/v2/queues/warm", ""));
+    receives_success(address, &request("PUT", "/v2/queues/warm", ""));
+    receives_success(address, &request("DELETE", "/v2/queues/warm", ""));
 
     // A queue is created with four commands, and deleted with two.
     for steps in 0..4 {
@@ -105,7 +107,7 @@ fn disconnect_after(gate: &Gate, steps: usize, address: &str, request: &str, end
     gate.release();
 }
 
-fn answered(address: &str, request: &str) {
+fn receives_success(address: &str, request: &str) {
     let mut stream = TcpStream::connect(address).expect("the server accepts connections");
     stream.write_all(request.as_bytes()).expect("the server reads");
     let mut status = [0; 10];
@@ -157,26 +159,6 @@ fn wait(duration: Duration) {
     while Instant::now() < end {
         thread::yield_now();
     }
-}
-
-/// Returns the names of all queues, page by page.
-async fn listed(api: &Api) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    loop {
-        let marker = names.last().map(|name| format!("&marker={name}")).unwrap_or_default();
-        let response = api.get(&format!("/v2/queues?limit=20{marker}")).send().await.unwrap();
-        let page: Value = response.json().await.unwrap();
-        let page = page["queues"].as_array().expect("a page lists queues");
-        if page.is_empty() {
-            return names;
-        }
-        names.extend(page.iter().map(|queue| queue["name"].as_str().expect("a queue has a name").to_owned()));
-    }
-}
-
-async fn bodies(api: &Api, queue: &str) -> Vec<Value> {
-    let feed = super::lost_replies::feed(api, &format!("/v2/queues/{queue}/messages")).await;
-    feed.into_iter().map(|(_, body)| body).collect()
 }
 
 /// Checks that the messages of each batch are complete, adjacent and there once. Returns the number

@@ -4,6 +4,7 @@ use serde_json::json;
 use sukkal_domain::{ProjectId, QueueId};
 
 use super::stored::Stored;
+use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
 use support::test_bed::{open_movable, set_clock};
@@ -23,8 +24,7 @@ async fn expired_messages_are_reclaimed_without_any_request() {
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); BATCH] });
     for api in [&idle, &other] {
         for _ in 0..BATCHES {
-            let posted = api.post("/v2/queues/q/messages", &batch).send().await.unwrap();
-            assert_eq!(posted.status(), 201);
+            answered(api.post("/v2/queues/q/messages", &batch), 201).await;
         }
     }
     let stored = Stored { redis: &redis, project: "idle" };

@@ -7,8 +7,9 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
-use super::requests::{Requests, ids};
+use super::requests::Requests;
 use super::stored::Stored;
+use crate::http::{answered, follow, ids, send};
 use support::proxy::Proxy;
 use support::random::Random;
 use support::redis::RedisServer;
@@ -62,10 +63,8 @@ async fn a_post_is_stored_once_under_the_ids_of_its_receipt() {
             let bodies = [json!("a"), json!("b"), json!("c")];
             let batch = json!({ "messages": bodies.clone().map(|body| json!({ "body": body })) });
 
-            let response = api.post(&path, &batch).send().await.unwrap();
+            let receipt = ids(&answered(api.post(&path, &batch), 201).await.json());
 
-            assert_eq!(response.status(), 201);
-            let receipt = ids(&response.json().await.unwrap());
             let feed = feed(api, &path).await;
             assert_eq!(feed.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>(), receipt);
             assert_eq!(feed.into_iter().map(|(_, body)| body).collect::<Vec<_>>(), bodies);
@@ -83,7 +82,7 @@ async fn posts_that_share_a_script_are_stored_once_each() {
     let batch = |number: usize| json!({ "messages": [{ "body": number }, { "body": number + 1000 }] });
     for path in &paths {
         scene.gate.lose_reply_of(COMMANDS_MAX);
-        assert_eq!(scene.requests.api.post(path, &batch(0)).send().await.unwrap().status(), 201);
+        answered(scene.requests.api.post(path, &batch(0)), 201).await;
     }
 
     // The first script has few posts, the next one all that have accumulated. There are at least
@@ -120,8 +119,7 @@ async fn a_queue_is_created_once() {
             let created = api.put(&path).json(&json!({ "color": number })).send().await.unwrap();
 
             assert_eq!(created.status(), 201, "reply {number} was lost");
-            let metadata: Value = api.get(&path).send().await.unwrap().json().await.unwrap();
-            assert_eq!(metadata["color"], number);
+            assert_eq!(answered(api.get(&path), 200).await.json()["color"], number);
         })
         .await;
 
@@ -165,19 +163,16 @@ async fn a_repeated_deletion_deletes_once() {
             let messages = format!("{queue}/messages");
             scene.gate.lose_reply_of(COMMANDS_MAX);
             let batch = json!({ "messages": [{ "body": "doomed" }, { "body": "kept" }] });
-            let posted = api.post(&messages, &batch).send().await.unwrap();
-            let posted = ids(&posted.json().await.unwrap());
+            let posted = ids(&answered(api.post(&messages, &batch), 201).await.json());
 
             scene.gate.lose_reply_of(number);
-            let deleted = api.delete(&format!("{messages}/{}", posted[0])).send().await.unwrap();
-            assert_eq!(deleted.status(), 204);
+            answered(api.delete(&format!("{messages}/{}", posted[0])), 204).await;
             let left = feed(api, &messages).await;
             assert_eq!(left, [(posted[1].clone(), json!("kept"))]);
 
             scene.gate.lose_reply_of(number);
-            let deleted = api.delete(&queue).send().await.unwrap();
-            assert_eq!(deleted.status(), 204);
-            let listed = api.get("/v2/queues").send().await.unwrap().text().await.unwrap();
+            answered(api.delete(&queue), 204).await;
+            let listed = answered(api.get("/v2/queues"), 200).await.text;
             assert!(!listed.contains(&format!("\"lost-{number}\"")), "{listed}");
         })
         .await;
@@ -194,7 +189,7 @@ async fn every_acknowledged_post_is_stored_exactly_once() {
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
     let sukkal = Sukkal::start_without_janitor(&redis, &proxy.url("redis"), &[]);
     let api = sukkal.project("many");
-    assert_eq!(api.put("/v2/queues/q").send().await.unwrap().status(), 201);
+    answered(api.put("/v2/queues/q"), 201).await;
 
     let posters = (0..POSTERS).map(async |poster| {
         let mut random = Random::new(poster, 0, 0);
@@ -205,9 +200,9 @@ async fn every_acknowledged_post_is_stored_exactly_once() {
             if random.below(6) == 0 {
                 proxy.drop_replies(1);
             }
-            let response = api.post("/v2/queues/q/messages", &json!({ "messages": batch })).send().await.unwrap();
-            let receipt = match response.status().as_u16() {
-                201 => Some(ids(&response.json().await.unwrap())),
+            let answer = send(api.post("/v2/queues/q/messages", &json!({ "messages": batch }))).await;
+            let receipt = match answer.status {
+                201 => Some(ids(&answer.json())),
                 503 => None,
                 status => panic!("{status}"),
             };
@@ -236,21 +231,8 @@ async fn every_acknowledged_post_is_stored_exactly_once() {
     assert!(feed.windows(2).all(|pair| pair[0].0 < pair[1].0), "the feed is in the order of its ids");
 }
 
-/// Returns all messages of a queue by id, read by marker.
+/// Returns the ids and bodies of all messages of a queue.
 pub(super) async fn feed(api: &Api, path: &str) -> Vec<(String, Value)> {
-    let mut feed: Vec<(String, Value)> = Vec::new();
-    loop {
-        let marker = feed.last().map(|(id, _)| format!("&marker={id}")).unwrap_or_default();
-        let response = api.get(&format!("{path}?echo=true&limit=20{marker}")).send().await.unwrap();
-        assert_eq!(response.status(), 200);
-        let mut page: Value = response.json().await.unwrap();
-        let Value::Array(messages) = page["messages"].take() else { panic!("no list") };
-        if messages.is_empty() {
-            return feed;
-        }
-        feed.extend(messages.into_iter().map(|mut message| {
-            let id = message["id"].as_str().expect("a message has an id").to_owned();
-            (id, message["body"].take())
-        }));
-    }
+    let messages = follow(api, &format!("{path}?echo=true&limit=20"), "messages").await.into_iter();
+    messages.map(|mut message| (message["id"].as_str().unwrap().to_owned(), message["body"].take())).collect()
 }

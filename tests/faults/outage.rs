@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::gate::Gate;
 use super::requests::{self, Answer, DELETES, HANG_TIMEOUT, Kind, READS, Requests, WRITES, all_done, all_refused};
+use crate::http::answered;
 use support::ports;
 use support::proxy::Proxy;
 use support::redis::{RedisServer, Reply};
@@ -49,8 +50,7 @@ impl Scene {
 
     /// Waits, concurrently with `send_all`, until its requests are under way.
     async fn some_are_answered(&self) {
-        let first_of_many = self.requests.api.get("/readyz").send().await.unwrap();
-        assert_eq!(first_of_many.status(), 204);
+        answered(self.requests.api.get("/readyz"), 204).await;
     }
 
     async fn all_work_again(&self) {
@@ -80,8 +80,7 @@ async fn later_requests_do_not_wait_for_a_redis_that_is_known_to_be_down() {
     // Thirty sequential requests that time out would take forty seconds.
     let one_after_the_other = async {
         for _ in 0..30 {
-            let answer = scene.requests.api.get("/v2/queues").send().await.unwrap();
-            assert_eq!(answer.status(), 503);
+            answered(scene.requests.api.get("/v2/queues"), 503).await;
         }
     };
     timeout(HANG_TIMEOUT, one_after_the_other).await.expect("they are refused at once");

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::sleep;
 
+use crate::http::answered;
 use support::exposition::Exposition;
 use support::proxy::Proxy;
 use support::redis::RedisServer;
@@ -50,8 +51,7 @@ impl Scene {
     /// Returns a client of a project with a queue that has a message.
     async fn project(&self, name: &str) -> Api {
         let api = self.sukkal.project(name);
-        let posted = api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": 1 }] })).send().await.unwrap();
-        assert_eq!(posted.status(), 201);
+        answered(api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": 1 }] })), 201).await;
         api
     }
 

@@ -19,6 +19,7 @@ use tokio::time::{Duration, sleep};
 use super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::half_done::work::drain;
 use super::stored::Stored;
+use crate::http::answered;
 use support::random::{self, Random};
 use support::redis::RedisServer;
 use support::report;
@@ -72,8 +73,7 @@ async fn acknowledged_messages_survive_power_cuts_of_a_redis_that_syncs_every_wr
     let seed = random::seed();
     let cuts = cuts::count(CUTS);
     let keys = json!({ "_max_claim_count": 2, "_dead_letter_queue": "dead", "_default_message_delay": 1 });
-    let created = servers[0].project(PROJECT).put("/v2/queues/work").json(&keys).send().await.unwrap();
-    assert_eq!(created.status(), 201);
+    answered(servers[0].project(PROJECT).put("/v2/queues/work").json(&keys), 201).await;
 
     let shared = Arc::new(SharedState::default());
     let api = |number: usize| servers[number % servers.len()].project(PROJECT);

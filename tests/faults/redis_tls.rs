@@ -6,9 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
+use super::requests::message;
+use crate::http::{ok, send};
 use support::certificates::{Authority, Certificate, LOCAL, text};
 use support::cluster::RedisCluster;
 use support::redis::RedisServer;
@@ -72,9 +74,9 @@ pub(super) fn start(store: &str, authority: Option<&Path>, own: Option<&Certific
     Sukkal::start_with(store, &environment)
 }
 
-async fn post(api: &Api, body: &str) -> u16 {
-    let messages = json!({ "messages": [{ "body": body }] });
-    api.post(FEED, &messages).send().await.unwrap().status().as_u16()
+/// Posts a message, and returns the status of the response.
+pub(super) async fn post(api: &Api, body: &str) -> u16 {
+    send(api.post(FEED, &message(body))).await.status
 }
 
 /// Posts until the store can be used.
@@ -110,10 +112,7 @@ async fn a_server_a_cluster_and_sentinels_are_reached_with_tls() {
     for redis in Redis::all(&server, &authority.file()) {
         let sukkal = start(&redis.url(), Some(&authority.file()), Some(&client));
         let api = sukkal.project("p");
-        let waiting = async {
-            let claim = api.post("/v2/queues/feed/claims?wait=20", &json!({})).send().await.unwrap();
-            claim.json::<Value>().await.unwrap()
-        };
+        let waiting = ok(api.post("/v2/queues/feed/claims?wait=20", &json!({})));
         let posting = async {
             // Notifications use connections of their own.
             while post(&api, "hello").await != 201 {}

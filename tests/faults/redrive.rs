@@ -12,6 +12,7 @@ use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::sleep;
 
+use crate::http::{PATCH_TYPE, answered, send, total};
 use support::redis::RedisServer;
 use support::sukkal::Api;
 use support::test_bed::{Server, TestBed};
@@ -80,7 +81,7 @@ async fn run(name: &str, bed: TestBed, end_janitor_lease: impl Fn()) {
     let (task, took) = (task(&api, &path).await, began.elapsed());
     assert_eq!(task["state"], "done", "{task}");
     redriven.store(true, Ordering::SeqCst);
-    while api_total(&api, "dead").await > 0 {
+    while total(&api, "dead").await > 0 {
         sleep(Duration::from_millis(20)).await;
     }
     finished.store(true, Ordering::SeqCst);
@@ -105,24 +106,22 @@ async fn prepare(api: &Api, count: usize) {
     for origin in 0..ORIGINS {
         let path = format!("/v2/queues/{}", origin_name(origin));
         let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" });
-        assert_eq!(api.put(&path).json(&keys).send().await.unwrap().status(), 201);
+        answered(api.put(&path).json(&keys), 201).await;
         let numbers: Vec<usize> = (origin..count).step_by(ORIGINS).collect();
         for numbers in numbers.chunks(MESSAGES_PER_POST) {
             let messages: Vec<Value> = numbers.iter().map(|number| json!({ "body": number, "ttl": 86_400 })).collect();
-            let posted = api.post(&format!("{path}/messages"), &json!({ "messages": messages })).send().await.unwrap();
-            assert_eq!(posted.status(), 201);
+            answered(api.post(&format!("{path}/messages"), &json!({ "messages": messages })), 201).await;
         }
         deliver_once(api, &path, numbers.len()).await;
-        while api_total(api, &origin_name(origin)).await > 0 {
-            let moved = api.post(&format!("{path}/claims?limit=1000"), &json!({})).send().await.unwrap();
-            assert_eq!(moved.status(), 204);
+        while total(api, &origin_name(origin)).await > 0 {
+            answered(api.post(&format!("{path}/claims?limit=1000"), &json!({})), 204).await;
         }
         let deliver = json!([{ "op": "remove", "path": "/metadata/_max_claim_count" }]);
         let patched = api.request(reqwest::Method::PATCH, &path);
-        let patched = patched.header("Content-Type", "application/openstack-messaging-v2.0-json-patch");
-        assert_eq!(patched.body(deliver.to_string()).send().await.unwrap().status(), 200);
+        let patched = patched.header("Content-Type", PATCH_TYPE);
+        answered(patched.body(deliver.to_string()), 200).await;
     }
-    while api_total(api, "dead").await < count as u64 {
+    while total(api, "dead").await < count as u64 {
         // The janitor forwards those that the claims have left.
         sleep(Duration::from_millis(20)).await;
     }
@@ -132,26 +131,23 @@ async fn prepare(api: &Api, count: usize) {
 async fn deliver_once(api: &Api, queue: &str, count: usize) {
     let (mut claims, mut delivered) = (Vec::new(), 0);
     while delivered < count {
-        let claimed = api.post(&format!("{queue}/claims?limit=1000"), &json!({})).send().await.unwrap();
-        assert_eq!(claimed.status(), 201);
-        claims.push(claimed.headers()["Location"].to_str().unwrap().to_owned());
-        let claim: Value = claimed.json().await.unwrap();
-        delivered += claim["messages"].as_array().unwrap().len();
+        let claimed = answered(api.post(&format!("{queue}/claims?limit=1000"), &json!({})), 201).await;
+        claims.push(claimed.header("location").unwrap().to_owned());
+        delivered += claimed.json()["messages"].as_array().unwrap().len();
     }
     for claim in claims {
-        assert_eq!(api.delete(&claim).send().await.unwrap().status(), 204);
+        answered(api.delete(&claim), 204).await;
     }
 }
 
 /// Starts a redrive of all dead letters, and returns the path of its task.
 async fn start(api: &Api) -> String {
-    let started = api.post("/v2/queues/dead/redrive", &json!({})).send().await.unwrap();
-    assert_eq!(started.status(), 202);
-    started.headers()["Location"].to_str().unwrap().to_owned()
+    let started = answered(api.post("/v2/queues/dead/redrive", &json!({})), 202).await;
+    started.header("location").unwrap().to_owned()
 }
 
 async fn task(api: &Api, path: &str) -> Value {
-    api.get(path).send().await.unwrap().json().await.unwrap()
+    answered(api.get(path), 200).await.json()
 }
 
 /// Kills a process when the task has moved or skipped this number of messages.
@@ -181,31 +177,24 @@ async fn work(api: &Api, queue: &str, stop: &AtomicBool, returned: usize) -> Vec
     let (mut processed, mut claims) = (Vec::new(), 0);
     loop {
         let is_last = stop.load(Ordering::SeqCst);
-        let claim = api.post(&format!("/v2/queues/{queue}/claims?limit=20"), &json!({})).send().await.unwrap();
-        if claim.status() == 204 {
-            if is_last && api_total(api, queue).await == 0 {
+        let claim = send(api.post(&format!("/v2/queues/{queue}/claims?limit=20"), &json!({}))).await;
+        if claim.status == 204 {
+            if is_last && total(api, queue).await == 0 {
                 return processed;
             }
             sleep(Duration::from_millis(5)).await;
             continue;
         }
-        assert_eq!(claim.status(), 201);
+        assert_eq!(claim.status, 201, "{claim:?}");
         claims += 1;
-        let location = claim.headers()["Location"].to_str().unwrap().to_owned();
-        let claim: Value = claim.json().await.unwrap();
         if !is_last && returned > 0 && claims % returned == 0 {
-            assert_eq!(api.delete(&location).send().await.unwrap().status(), 204);
+            answered(api.delete(claim.header("location").unwrap()), 204).await;
             continue;
         }
-        for message in claim["messages"].as_array().unwrap() {
-            let deleted = api.delete(message["href"].as_str().unwrap()).send().await.unwrap();
-            assert_eq!(deleted.status(), 204, "the claim holds the message");
+        for message in claim.json()["messages"].as_array().unwrap() {
+            // The claim holds the message.
+            answered(api.delete(message["href"].as_str().unwrap()), 204).await;
             processed.push(usize::try_from(message["body"].as_u64().unwrap()).unwrap());
         }
     }
-}
-
-async fn api_total(api: &Api, queue: &str) -> u64 {
-    let stats: Value = api.get(&format!("/v2/queues/{queue}/stats")).send().await.unwrap().json().await.unwrap();
-    stats["messages"]["total"].as_u64().unwrap()
 }

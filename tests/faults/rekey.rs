@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::http::{PATCH_TYPE, feed, ok};
 use support::cluster::RedisCluster;
 use support::redis::{RedisServer, child_command, spawn};
 use support::sukkal::{Api, Sukkal};
@@ -19,6 +20,8 @@ const PAGE: (&str, &str) = ("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_PAGE", "1000");
 const OLD: &str = "the key that messages were posted with";
 const NEW: &str = "the key that replaces it after a while";
 const DONE: &str = "all encrypted messages use message_encryption_key; the other keys are not needed any more\n";
+/// Parameters of a list with claimed and delayed messages.
+const ALL: &str = "&include_claimed=true&include_delayed=true&limit=1000";
 const ENCRYPTING: &str = "_enable_encrypt_messages";
 
 /// Lua script that counts the messages of a queue that were encrypted with the key of this id.
@@ -48,33 +51,9 @@ fn rekey(store: &str, first: &str, others: &str) -> (Option<i32>, String) {
     (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
 
-async fn ok(request: reqwest::RequestBuilder) -> Value {
-    let answer = request.send().await.unwrap();
-    let status = answer.status();
-    let text = answer.text().await.unwrap();
-    assert!(status.is_success(), "{status}: {text}");
-    serde_json::from_str(&text).unwrap_or_default()
-}
-
 async fn post(api: &Api, queue: &str, messages: impl IntoIterator<Item = Value>) {
     let messages: Vec<Value> = messages.into_iter().collect();
     ok(api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }))).await;
-}
-
-/// Returns the bodies of all messages of a queue, claimed and delayed ones included.
-async fn bodies(api: &Api, queue: &str) -> Vec<Value> {
-    let mut found = Vec::new();
-    let mut path =
-        format!("/v2/queues/{queue}/messages?echo=true&include_claimed=true&include_delayed=true&limit=1000");
-    loop {
-        let mut page = ok(api.get(&path)).await;
-        let messages = page["messages"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        if messages.is_empty() {
-            return found;
-        }
-        found.extend(messages.into_iter().map(|mut message| message["body"].take()));
-        page["links"][0]["href"].as_str().unwrap().clone_into(&mut path);
-    }
 }
 
 /// Returns the id of a key, which encrypted bodies begin with.
@@ -95,7 +74,7 @@ async fn fill(api: &Api) -> Value {
     post(api, "plain", (0..150).map(|number| json!({ "body": number }))).await;
     let patch = json!([{ "op": "replace", "path": format!("/metadata/{ENCRYPTING}"), "value": false }]);
     let patched = api.request(reqwest::Method::PATCH, "/v2/queues/plain").body(patch.to_string());
-    ok(patched.header("Content-Type", "application/openstack-messaging-v2.0-json-patch")).await;
+    ok(patched.header("Content-Type", PATCH_TYPE)).await;
     post(api, "plain", [json!({ "body": "in plain text" })]).await;
     let failing = json!({ ENCRYPTING: true, "_max_claim_count": 1, "_dead_letter_queue": "dead" });
     ok(api.put("/v2/queues/failing").json(&failing)).await;
@@ -109,12 +88,12 @@ async fn fill(api: &Api) -> Value {
 
 async fn assert_readable(api: &Api, claim: &Value) {
     let numbers = |count: u64| (0..count).map(Value::from).collect::<Vec<_>>();
-    assert_eq!(bodies(api, "states").await, numbers(4));
-    assert_eq!(bodies(api, "plain").await, [numbers(150), vec![json!("in plain text")]].concat());
-    assert_eq!(bodies(api, "dead").await, numbers(5));
+    assert_eq!(feed(api, "states", ALL).await, numbers(4));
+    assert_eq!(feed(api, "plain", ALL).await, [numbers(150), vec![json!("in plain text")]].concat());
+    assert_eq!(feed(api, "dead", ALL).await, numbers(5));
     assert_eq!(claim["messages"][0]["body"], 0);
     ok(api.delete(claim["messages"][0]["href"].as_str().unwrap())).await;
-    assert_eq!(bodies(api, "states").await, numbers(4)[1..]);
+    assert_eq!(feed(api, "states", ALL).await, numbers(4)[1..]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +145,7 @@ async fn processes_exchange_the_keys_one_after_another() {
     }
 
     for api in &apis {
-        assert_eq!(bodies(api, "q").await, [json!(1), json!(1)]);
+        assert_eq!(feed(api, "q", ALL).await, [json!(1), json!(1)]);
     }
 }
 
@@ -211,7 +190,7 @@ async fn a_killed_command_can_be_repeated_while_clients_post_and_claim() {
     assert_eq!(encrypted_with(&old), 0);
     drop(sukkal);
     let sukkal = start(&redis.url(), NEW, "");
-    let left: BTreeSet<u64> = bodies(&sukkal.project("p"), "q").await.iter().filter_map(Value::as_u64).collect();
+    let left: BTreeSet<u64> = feed(&sukkal.project("p"), "q", ALL).await.iter().filter_map(Value::as_u64).collect();
     assert!(posted > POSTED_BEFORE && !deleted.is_empty());
     assert_eq!(left, (0..posted).filter(|number| !deleted.contains(number)).collect());
     assert_eq!(check(&redis.url()), Some(0));

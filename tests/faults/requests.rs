@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use crate::http::{PATCH_TYPE, answered, ids};
 use support::sukkal::{Api, Sukkal};
 
 /// The promised limits: the duration of a response, and the time until all requests work after the
@@ -71,11 +72,9 @@ impl Requests {
     pub(super) async fn prepare(sukkal: &Sukkal) -> Self {
         let api = sukkal.project("faults");
         let body = json!({ "messages": [{ "body": "kept" }, { "body": "doomed" }] });
-        let response = api.post("/v2/queues/kept/messages", &body).send().await.unwrap();
-        assert_eq!(response.status(), 201);
-        let [kept, deletion_fate] = ids(&response.json().await.unwrap()).try_into().unwrap();
-        let response = api.put("/v2/queues/doomed").send().await.unwrap();
-        assert_eq!(response.status(), 201);
+        let receipt = answered(api.post("/v2/queues/kept/messages", &body), 201).await.json();
+        let [kept, deletion_fate] = ids(&receipt).try_into().unwrap();
+        answered(api.put("/v2/queues/doomed"), 201).await;
         Self { api, kept, deletion_fate }
     }
 
@@ -87,7 +86,7 @@ impl Requests {
     pub(super) fn patch(&self, queue: &str, patch: &Value) -> RequestBuilder {
         self.api
             .request(Method::PATCH, &format!("/v2/queues/{queue}"))
-            .header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
+            .header("Content-Type", PATCH_TYPE)
             .body(patch.to_string())
     }
 
@@ -162,13 +161,6 @@ pub(super) fn all_done(answers: &[Answer]) {
         answer.check();
         assert!(answer.succeeded(), "{answer:?}");
     }
-}
-
-/// Returns the ids in the response to a post.
-pub(super) fn ids(receipt: &Value) -> Vec<String> {
-    let hrefs = receipt["resources"].as_array().expect("a receipt lists resources");
-    let id = |href: &Value| href.as_str().and_then(|href| href.rsplit('/').next()).expect("an href").to_owned();
-    hrefs.iter().map(id).collect()
 }
 
 pub(super) fn message(body: &str) -> Value {

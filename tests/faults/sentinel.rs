@@ -4,10 +4,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::redis_tls::{server_options, start};
+use super::redis_tls::{post, server_options, start};
+use crate::http::feed;
 use support::certificates::{Authority, Certificate, LOCAL};
 use support::proxy::Proxy;
 use support::redis::{RedisServer, Reply};
@@ -17,16 +17,10 @@ use support::waiting::block_until;
 /// Much longer than a failover takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MASTERS: [&str; 2] = ["orders", "invoices"];
-const FEED: &str = "/v2/queues/feed/messages";
 const REDIS_PASSWORD: &str = "password-of-redis";
 const SENTINEL_PASSWORD: &str = "password-of-sentinels";
 const WATCHER: &str = "watcher on >password-of-watcher allchannels -@all +sentinel|master \
                        +sentinel|get-master-addr-by-name";
-
-async fn post(api: &Api, body: &str) -> u16 {
-    let messages = json!({ "messages": [{ "body": body }] });
-    api.post(FEED, &messages).send().await.unwrap().status().as_u16()
-}
 
 /// Posts until the store can be used.
 async fn post_at_last(api: &Api, body: &str) {
@@ -130,9 +124,7 @@ async fn a_failover_with_tls_and_passwords_is_followed() {
     });
     post_at_last(&api, "after").await;
 
-    let page: Value = api.get(&format!("{FEED}?echo=true")).send().await.unwrap().json().await.unwrap();
-    let bodies = page["messages"].as_array().unwrap().iter().map(|message| &message["body"]);
-    let mut bodies: Vec<&Value> = bodies.collect();
+    let mut bodies = feed(&api, "feed", "").await;
     // A post with the response 503 may have been executed.
     bodies.dedup();
     assert_eq!(bodies, ["before", "after"]);

@@ -6,6 +6,7 @@ use sukkal_storage::embedded::EmbeddedStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::http::{answered, ids};
 use support::exposition::Exposition;
 use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT};
@@ -76,14 +77,11 @@ async fn send(stream: &mut TcpStream, [method, path, body]: [&str; 3]) {
 /// Posts a message, and returns its id.
 async fn post(api: &Api) -> String {
     let message = json!({ "messages": [{ "body": "x".repeat(BODY_BYTES) }] });
-    let posted = api.post("/v2/queues/q/messages", &message).send().await.unwrap();
-    let posted: Value = posted.json().await.unwrap();
-    posted["resources"][0].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+    ids(&answered(api.post("/v2/queues/q/messages", &message), 201).await.json()).remove(0)
 }
 
 /// Returns the message that another client pops, or null.
 async fn pop(api: &Api, wait_s: u32) -> Value {
-    let popped = api.delete(&format!("/v2/queues/q/messages?pop=5&wait={wait_s}")).send().await.unwrap();
-    let popped: Value = popped.json().await.unwrap();
-    popped["messages"][0].clone()
+    let popped = api.delete(&format!("/v2/queues/q/messages?pop=5&wait={wait_s}"));
+    answered(popped, 200).await.json()["messages"][0].clone()
 }

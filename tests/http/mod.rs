@@ -110,7 +110,7 @@ pub(crate) const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-p
 const KEY_OPTION: &str = "SUKKAL_TRANSPORT__MESSAGE_ENCRYPTION_KEY";
 const KEY: &str = "the key of all tests that do not bring their own";
 /// A client id that differs from the default client of the tests.
-const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
+pub(crate) const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 
 /// A Sukkal server and the Redis that it uses. Other servers may use the same Redis.
 struct Server {
@@ -205,8 +205,7 @@ impl Project {
     /// Returns the bodies of all messages in a queue's feed, including those of this client.
     /// `query` may add parameters, such as `&limit=1`.
     async fn feed(&self, queue: &str, query: &str) -> Vec<Value> {
-        let path = format!("/v2/queues/{queue}/messages?echo=true{query}");
-        pick(&follow(self, &path, "messages").await.into(), "body")
+        feed(self, queue, query).await
     }
 
     /// Waits until a queue has at least this number of messages, and returns their bodies. A claim
@@ -272,20 +271,33 @@ struct Claim {
 }
 
 /// Posts a message for each body as the given client, and returns their ids.
-async fn post_as(api: &Api, queue: &str, bodies: &[Value]) -> Vec<String> {
+pub(crate) async fn post_as(api: &Api, queue: &str, bodies: &[Value]) -> Vec<String> {
     let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
     let posted = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
     ids(&answered(posted, 201).await.json())
 }
 
 /// Returns the ids in the receipt of a post.
-fn ids(receipt: &Value) -> Vec<String> {
+pub(crate) fn ids(receipt: &Value) -> Vec<String> {
     let id = |href: &Value| text(href).rsplit('/').next().expect("an href ends in the id").to_owned();
     receipt["resources"].as_array().expect("resources are a list").iter().map(id).collect()
 }
 
+/// Returns the bodies of all messages in a queue's feed, including those of this client. `query`
+/// may add parameters, such as `&limit=1`.
+pub(crate) async fn feed(api: &Api, queue: &str, query: &str) -> Vec<Value> {
+    let path = format!("/v2/queues/{queue}/messages?echo=true{query}");
+    pick(&follow(api, &path, "messages").await.into(), "body")
+}
+
+/// Returns the number of messages in a queue, with those that are claimed or delayed.
+pub(crate) async fn total(api: &Api, queue: &str) -> u64 {
+    let stats = answered(api.get(&format!("/v2/queues/{queue}/stats")), 200).await.json();
+    stats["messages"]["total"].as_u64().expect("the total is a number")
+}
+
 /// Follows the links from `path` to the last page, and returns the items of all pages.
-async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
+pub(crate) async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
     follow_with(api, path, items, |request| request).await
 }
 
@@ -300,11 +312,14 @@ async fn follow_with(
     let mut path = path.to_owned();
     loop {
         let mut page = answered(prepare(api.get(&path)), 200).await.json();
-        let Some(href) = page["links"][0]["href"].as_str() else {
-            return found;
-        };
-        path = href.to_owned();
-        found.append(page[items].as_array_mut().expect("items are a list"));
+        let next = page["links"][0]["href"].as_str().map(str::to_owned);
+        let list = page[items].as_array_mut().expect("items are a list");
+        let is_empty = list.is_empty();
+        found.append(list);
+        match next {
+            Some(next) if !is_empty => path = next,
+            _ => return found,
+        }
     }
 }
 
@@ -360,6 +375,14 @@ pub(crate) async fn answered(request: RequestBuilder, status: u16) -> Answer {
     answer
 }
 
+/// Sends a request that must succeed, and returns the document of the response; `null` if it is
+/// empty.
+pub(crate) async fn ok(request: RequestBuilder) -> Value {
+    let answer = send(request).await;
+    assert!((200..300).contains(&answer.status), "{answer:?}");
+    serde_json::from_str(&answer.text).unwrap_or_default()
+}
+
 /// Sends a request, checks that it is refused with this status and title, and returns the
 /// description of the error.
 pub(crate) async fn refused(request: RequestBuilder, status: u16, title: &str) -> String {
@@ -371,6 +394,6 @@ fn text(value: &Value) -> &str {
 }
 
 /// Returns the value of one key for each item.
-fn pick(items: &Value, key: &str) -> Vec<Value> {
+pub(crate) fn pick(items: &Value, key: &str) -> Vec<Value> {
     items.as_array().expect("items are a list").iter().map(|item| item[key].clone()).collect()
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::workload::post;
 use super::{OPTIONS, command, embedded, run};
+use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::Sukkal;
 
@@ -60,8 +61,7 @@ async fn a_store_with_queues_in_pools_is_refused() {
     let mut sukkal = Sukkal::start_with(&from, &[&OPTIONS[..], &[pooling]].concat());
     let api = sukkal.project("p");
     let body = json!({"uri": pool.url(), "weight": 1});
-    let created = api.put("/v2/pools/a").header("X-Roles", "admin").json(&body).send().await.unwrap();
-    assert_eq!(created.status(), 201);
+    answered(api.put("/v2/pools/a").header("X-Roles", "admin").json(&body), 201).await;
     post(&api, "q", &json!([{ "body": 1 }])).await;
     sukkal.kill();
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::http::answered;
+use crate::http::{answered, follow};
 use support::sukkal::Api;
 
 const ATTEMPTS: usize = 3;
@@ -97,21 +97,5 @@ pub(crate) fn without_ages(value: Value) -> Value {
         }
         Value::Array(items) => items.into_iter().map(without_ages).collect(),
         value => value,
-    }
-}
-
-/// Follows the links from `path` to the last page, and returns the items of all pages.
-async fn follow(api: &Api, path: &str, items: &str) -> Vec<Value> {
-    let (mut found, mut path) = (Vec::new(), path.to_owned());
-    loop {
-        let mut page = answered(api.get(&path), 200).await.json();
-        let next = page["links"][0]["href"].as_str().map(str::to_owned);
-        let mut list = page[items].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let is_empty = list.is_empty();
-        found.append(&mut list);
-        match next {
-            Some(next) if !is_empty => path = next,
-            _ => return found,
-        }
     }
 }

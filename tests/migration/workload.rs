@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::http::{Answer, answered, send};
+use crate::http::{Answer, OTHER_CLIENT, PATCH_TYPE, answered, ids, send};
 use support::random::Random;
 use support::sukkal::Api;
 
@@ -16,9 +16,7 @@ pub(crate) const QUEUES: [(&str, &str); 6] = [
     ("becomes-fair", "{}"),
     ("encrypted", r#"{"_enable_encrypt_messages": true}"#),
 ];
-pub(crate) const OTHER_CLIENT: &str = "0a0f95c8-8d6b-4f3e-9c0f-6f7a4c9e2b11";
 const REQUESTS_PER_QUEUE: usize = 70;
-const PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
 
 /// What clients know that have used the store.
 #[derive(Default)]
@@ -41,7 +39,7 @@ pub(crate) async fn fill(api: &Api, random: &mut Random) -> Known {
             if queue == "becomes-fair" && step == REQUESTS_PER_QUEUE / 2 {
                 let patch = json!([{"op": "add", "path": "/metadata/_shards", "value": 4}]);
                 let patched = api.request(Method::PATCH, "/v2/queues/becomes-fair").body(patch.to_string());
-                answered(patched.header("Content-Type", PATCH), 200).await;
+                answered(patched.header("Content-Type", PATCH_TYPE), 200).await;
             }
             request(api, random, queue, &mut known).await;
         }
@@ -130,8 +128,7 @@ fn message(queue: &str, random: &mut Random) -> Value {
 
 pub(crate) async fn post(api: &Api, queue: &str, messages: &Value) -> Vec<String> {
     let posting: RequestBuilder = api.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages }));
-    let receipt = answered(posting, 201).await.json();
-    receipt["resources"].as_array().unwrap().iter().map(|href| id_of(href.as_str().unwrap()).to_owned()).collect()
+    ids(&answered(posting, 201).await.json())
 }
 
 /// Returns the hrefs of the messages in a document.

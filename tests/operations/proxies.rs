@@ -14,6 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use super::read;
+use crate::http::answered;
 use support::events::Events;
 use support::exposition::Exposition;
 use support::ports::{first_that_starts, free_port};
@@ -93,8 +94,7 @@ async fn posted(sukkal: &Sukkal) -> f64 {
 }
 
 async fn post(api: &Api, body: u32) {
-    let answer = api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": body }] })).send().await.unwrap();
-    assert_eq!(answer.status(), 201, "{:?}", answer.text().await);
+    answered(api.post("/v2/queues/q/messages", &json!({ "messages": [{ "body": body }] })), 201).await;
 }
 
 async fn check(proxy: &Proxy, mut servers: [Sukkal; 2]) {
@@ -122,8 +122,7 @@ async fn check(proxy: &Proxy, mut servers: [Sukkal; 2]) {
     post(&api, 20).await;
     assert_eq!(events.bodies(1).await, [json!(20)]);
     drop(events);
-    let waiting = api.post("/v2/queues/empty/claims?wait=2", &json!({})).send().await.unwrap();
-    assert_eq!(waiting.status(), 204);
+    answered(api.post("/v2/queues/empty/claims?wait=2", &json!({})), 204).await;
 
     // One of two processes stops, as in an upgrade.
     servers[0].terminate();
@@ -196,9 +195,7 @@ async fn nginx_sends_a_pop_to_the_other_process_if_it_cannot_connect() {
     let proxy = nginx([&format!("127.0.0.1:{}", free_port()), server.address()]);
 
     // nginx begins with the first of the two.
-    let answer = proxy.api("p").delete("/v2/queues/q/messages?pop=1").send().await.unwrap();
-
-    assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
+    answered(proxy.api("p").delete("/v2/queues/q/messages?pop=1"), 200).await;
 }
 
 pub(super) fn haproxy(servers: [&str; 2]) -> Proxy {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::endpoint::{Answer, Endpoint, Received};
 use super::{Bench, id, numbers};
+use crate::http::answered;
 
 const REQUIRED: &[(&str, &str)] =
     &[("SUKKAL_PUSH__REQUIRE_CONFIRMATION", "true"), ("SUKKAL_SIGNED_URL__SECRET_KEY", "any")];
@@ -89,8 +90,7 @@ async fn only_messages_after_the_confirmation_are_delivered(bench: Bench) {
     assert_eq!(messages(&endpoint.wait_for(4).await), numbers(3, 3));
     assert!(is_confirmed(&bench, &created).await);
     let again = json!({"subscriber": endpoint.url("/hook")});
-    let again = bench.api.post("/v2/queues/q/subscriptions", &again).send().await.unwrap();
-    assert_eq!(again.status(), 409);
+    answered(bench.api.post("/v2/queues/q/subscriptions", &again), 409).await;
     assert_eq!(endpoint.received().len(), 4);
 }
 
@@ -151,8 +151,7 @@ async fn the_template_of_the_owner_applies_to_confirmations(bench: Bench) {
 async fn a_confirmation_expires_after_the_time_to_live(bench: Bench) {
     let endpoint = Endpoint::start();
     let fields = json!({"subscriber": endpoint.url("/"), "ttl": 600});
-    let created = bench.api.post("/v2/queues/q/subscriptions", &fields).send().await.unwrap();
-    assert_eq!(created.status(), 201);
+    answered(bench.api.post("/v2/queues/q/subscriptions", &fields), 201).await;
 
     let document = endpoint.wait_for(1).await[0].json();
     assert!((500..=600).contains(&valid_s(&document)), "{document}");
@@ -239,8 +238,7 @@ async fn confirmations_are_not_required_if_they_cannot_be_signed() {
     bench.post(&numbers(0, 1)).await;
 
     let path = format!("/v2/queues/q/subscriptions/{}/confirm", id(&created));
-    let confirmed = bench.api.put(&path).json(&json!({"confirmed": true})).send().await.unwrap();
-    assert_eq!(confirmed.status(), 204);
+    answered(bench.api.put(&path).json(&json!({"confirmed": true})), 204).await;
     bench.act(&id(&created), "resume", &json!({})).await;
 
     assert_eq!(messages(&endpoint.wait_for(1).await), numbers(0, 1));
@@ -255,8 +253,7 @@ async fn unconfirmed_subscribers_are_notified_unless_the_option_and_the_key_are_
         let created = bench.subscribe(&endpoint.url("/"), json!({"ordered": true})).await;
         bench.subscribe(&endpoint.url("/"), json!({})).await;
         let path = format!("/v2/queues/q/subscriptions/{}/confirm", id(&created));
-        let ended = bench.api.put(&path).json(&json!({"confirmed": false})).send().await.unwrap();
-        assert_eq!(ended.status(), 204);
+        answered(bench.api.put(&path).json(&json!({"confirmed": false})), 204).await;
 
         for number in 0..2 {
             bench.post(&numbers(number, 1)).await;

@@ -11,6 +11,7 @@ use sha2::Sha256;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, id, numbers};
+use crate::http::answered;
 
 /// Rows 8.6-1, 8.6-3, 8.6-5.
 async fn each_message_is_delivered_once_as_documented(bench: Bench) {
@@ -58,8 +59,7 @@ async fn only_messages_after_the_subscription_are_delivered_unless_since_says_ot
     let (from_now, from_start) = (Endpoint::start(), Endpoint::start());
     bench.subscribe(&from_now.url("/"), json!({})).await;
     let document = json!({"subscriber": from_start.url("/"), "ttl": 600, "since": "1970-01-01T00:00:00Z"});
-    let created = bench.api.post("/v2/queues/q/subscriptions", &document).send().await.unwrap();
-    assert_eq!(created.status(), 201);
+    answered(bench.api.post("/v2/queues/q/subscriptions", &document), 201).await;
 
     bench.post(&numbers(2, 1)).await;
 
@@ -79,7 +79,7 @@ async fn a_deleted_subscription_gets_nothing_that_is_posted_afterwards(bench: Be
     }
 
     let path = format!("/v2/queues/q/subscriptions/{}", id(&created));
-    assert_eq!(bench.api.delete(&path).send().await.unwrap().status(), 204);
+    answered(bench.api.delete(&path), 204).await;
     bench.post(&numbers(20, 5)).await;
 
     kept.wait_for(25).await;
@@ -89,7 +89,7 @@ async fn a_deleted_subscription_gets_nothing_that_is_posted_afterwards(bench: Be
 /// Row 8.6-2.
 async fn a_delayed_message_is_delivered_when_it_is_due(bench: Bench) {
     let delays = json!({"_default_message_delay": 1});
-    assert_eq!(bench.api.put("/v2/queues/q").json(&delays).send().await.unwrap().status(), 201);
+    answered(bench.api.put("/v2/queues/q").json(&delays), 201).await;
     let endpoint = Endpoint::start();
     bench.subscribe(&endpoint.url("/"), json!({})).await;
 
@@ -159,7 +159,7 @@ async fn messages_that_are_gone_before_their_first_attempt_are_counted_as_missed
     bench.act(&id(&created), "pause", &json!({})).await;
     let ids = bench.post(&numbers(0, 3)).await;
     let path = format!("/v2/queues/q/messages?ids={},{}", ids[0], ids[1]);
-    assert_eq!(bench.api.delete(&path).send().await.unwrap().status(), 204);
+    answered(bench.api.delete(&path), 204).await;
 
     bench.act(&id(&created), "resume", &json!({})).await;
 
@@ -175,7 +175,7 @@ async fn the_subscriptions_of_a_queue_that_is_created_again_are_served_at_once(b
     bench.post(&numbers(0, 1)).await;
     endpoint.wait_for(1).await;
 
-    assert_eq!(bench.api.delete("/v2/queues/q").send().await.unwrap().status(), 204);
+    answered(bench.api.delete("/v2/queues/q"), 204).await;
     bench.subscribe(&endpoint.url("/"), json!({})).await;
     bench.post(&numbers(1, 1)).await;
 

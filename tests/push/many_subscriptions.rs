@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::endpoint::{Answer, Endpoint, Received};
 use super::{Bench, LOCAL};
+use crate::http::answered;
 use support::sukkal::{Api, Sukkal};
 use support::waiting::until;
 
@@ -77,8 +78,7 @@ async fn options_that_deliverers_load_have_a_memory_budget_for_each_project() {
     };
     let post = async |api: &Api, queue: &str| {
         let message = json!({ "messages": [{ "ttl": 300, "body": { "n": 1 } }] });
-        let posted = api.post(&format!("/v2/queues/{queue}/messages"), &message).send().await.unwrap();
-        assert_eq!(posted.status(), 201);
+        answered(api.post(&format!("/v2/queues/{queue}/messages"), &message), 201).await;
     };
     // Together more than half of 128 MiB.
     subscribe(&large, "a", 700).await;
@@ -98,8 +98,7 @@ async fn options_that_deliverers_load_have_a_memory_budget_for_each_project() {
 async fn subscribe_a_hundred(api: &Api, first: usize) {
     for number in first..first + 100 {
         let body = json!({ "subscriber": format!("http://127.0.0.1:9/{number}"), "options": options(number) });
-        let response = api.post("/v2/queues/q/subscriptions", &body).send().await.unwrap();
-        assert_eq!(response.status(), 201);
+        answered(api.post("/v2/queues/q/subscriptions", &body), 201).await;
     }
 }
 
@@ -129,11 +128,11 @@ async fn messages_whose_attempts_have_begun_have_a_memory_budget_for_each_projec
     let [large, other] = ["p", "other"].map(|project| sukkal.project(project));
     let subscribe = async |api: &Api, path: &str| {
         let body = json!({ "subscriber": endpoint.url(path), "options": { "concurrency": ATTEMPTS } });
-        assert_eq!(api.post("/v2/queues/q/subscriptions", &body).send().await.unwrap().status(), 201);
+        answered(api.post("/v2/queues/q/subscriptions", &body), 201).await;
     };
     let post = async |api: &Api, bytes: usize| {
         let message = json!({ "messages": [{ "ttl": 300, "body": "x".repeat(bytes) }] });
-        assert_eq!(api.post("/v2/queues/q/messages", &message).send().await.unwrap().status(), 201);
+        answered(api.post("/v2/queues/q/messages", &message), 201).await;
     };
     for number in 0..SUBSCRIPTIONS {
         subscribe(&large, &format!("/{number}")).await;

@@ -19,6 +19,7 @@ use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::embedded::EmbeddedStore;
 
 use self::endpoint::Endpoint;
+use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::Api;
 use support::test_bed::{Server, TestBed};
@@ -123,9 +124,8 @@ impl Bench {
     /// Posts messages with these bodies to the queue `q`, and returns their ids.
     async fn post(&self, bodies: &[Value]) -> Vec<String> {
         let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body, "ttl": 600 })).collect();
-        let response = self.api.post("/v2/queues/q/messages", &json!({ "messages": messages })).send().await.unwrap();
-        assert_eq!(response.status(), 201);
-        let posted: Value = response.json().await.unwrap();
+        let posted =
+            answered(self.api.post("/v2/queues/q/messages", &json!({ "messages": messages })), 201).await.json();
         let id = |href: &Value| href.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
         posted["resources"].as_array().unwrap().iter().map(id).collect()
     }
@@ -178,7 +178,7 @@ impl Bench {
             self.store.set_clock(&queue, seconds * 1_000_000).await;
         }
         let change = self.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{id}"));
-        assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
+        answered(change.json(&json!({ "ttl": 3_600 })), 204).await;
     }
 
     /// Sends a request to a path under the subscription, and returns the text of the response.

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, id, numbers};
+use crate::http::answered;
 use support::waiting::until;
 
 async fn a_paused_subscription_continues_where_it_was(bench: Bench) {
@@ -66,7 +67,7 @@ async fn a_former_subscriber_cannot_disable_the_subscription(bench: Bench) {
 
     let path = format!("/v2/queues/q/subscriptions/{}", id(&created));
     let change = json!({ "subscriber": endpoint.url("/") });
-    assert_eq!(bench.api.request(reqwest::Method::PATCH, &path).json(&change).send().await.unwrap().status(), 204);
+    answered(bench.api.request(reqwest::Method::PATCH, &path).json(&change), 204).await;
     // The service knows the new subscriber when it sends the next message to it.
     bench.post(&numbers(1, 1)).await;
     assert_eq!(endpoint.bodies(1).await, numbers(1, 1));
@@ -169,7 +170,7 @@ async fn a_changed_policy_of_the_queue_applies_to_running_deliveries(bench: Benc
     let endpoint = Endpoint::answering(|_| Answer::Status(500));
     let policy = |at_once| json!({"retries_with_no_delay": at_once, "minimum_delay": 600, "maximum_delay": 700});
     let slow = json!({"_retry_policy": policy(0)});
-    assert_eq!(bench.api.put("/v2/queues/q").json(&slow).send().await.unwrap().status(), 201);
+    answered(bench.api.put("/v2/queues/q").json(&slow), 201).await;
     let created = bench.subscribe(&endpoint.url("/"), json!({})).await;
     bench.post(&numbers(0, 1)).await;
     bench.wait_until(&id(&created), |figures| figures["retrying"] == 1).await;
@@ -177,7 +178,7 @@ async fn a_changed_policy_of_the_queue_applies_to_running_deliveries(bench: Benc
     let patch = json!([{"op": "replace", "path": "/metadata/_retry_policy", "value": policy(1)}]);
     let request = bench.api.request(reqwest::Method::PATCH, "/v2/queues/q").body(patch.to_string());
     let request = request.header("content-type", "application/openstack-messaging-v2.0-json-patch");
-    assert_eq!(request.send().await.unwrap().status(), 200);
+    answered(request, 200).await;
 
     // The deliverer of the queue always has work. It notices the change after some seconds.
     let mut posted = 1;
@@ -222,8 +223,7 @@ async fn changed_options_apply_to_the_next_message(bench: Bench) {
 
     let path = format!("/v2/queues/q/subscriptions/{}", id(&created));
     let request = bench.api.request(reqwest::Method::PATCH, &path);
-    let patched = request.json(&json!({"subscriber": after.url("/new")})).send().await.unwrap();
-    assert_eq!(patched.status(), 204);
+    answered(request.json(&json!({"subscriber": after.url("/new")})), 204).await;
     bench.post(&numbers(1, 1)).await;
 
     assert_eq!(after.wait_for(1).await[0].path, "/new");

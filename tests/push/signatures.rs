@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::endpoint::{Endpoint, Received};
 use super::{Bench, id, numbers};
+use crate::http::answered;
 use support::redis::{child_command, spawn};
 use support::{node, python};
 
@@ -36,8 +37,7 @@ async fn cases() -> Value {
 
     let new_secret = json!("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let path = format!("/v2/queues/q/subscriptions/{}", id(&created));
-    let rotated = bench.api.request(Method::PATCH, &path).json(&json!({"secret": new_secret})).send().await.unwrap();
-    assert_eq!(rotated.status(), 204);
+    answered(bench.api.request(Method::PATCH, &path).json(&json!({"secret": new_secret})), 204).await;
     bench.post(&numbers(1, 1)).await;
     let during = v1.wait_for(2).await[1].clone();
 

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use sukkal_domain::{ProjectId, QueueId, Scope};
 use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use sukkal_storage::{Driver, Listing, Maintenance, QueueUsage, stored_bytes};
 use tokio::time::sleep;
 
-use super::{Answer, send};
+use crate::http::{PATCH_TYPE, answered, ok, send};
 use support::cluster::RedisCluster;
 use support::random::{self, Random};
 use support::redis::RedisServer;
@@ -140,7 +139,7 @@ impl Context {
                     // A pop is attempted once, so a busy machine may refuse it.
                     let popped = send(api.delete(&format!("{QUEUE}/messages?pop={limit}"))).await;
                     assert!([200, 503].contains(&popped.status), "{popped:?}");
-                    self.count_removed(popped.document["messages"].as_array().map_or(0, Vec::len));
+                    self.count_removed(popped.json()["messages"].as_array().map_or(0, Vec::len));
                 }
                 15..=29 => self.claim(&api, &mut random).await,
                 30..=34 => self.delete_listed(&api).await,
@@ -158,11 +157,10 @@ impl Context {
             })
             .collect();
         let answer = send(api.post(&format!("{QUEUE}/messages"), &json!({ "messages": messages }))).await;
-        let description = answer.document["description"].as_str().unwrap_or_default();
         let counter = match answer.status {
             201 => &self.tally.posted,
-            403 if description.contains("messages_per_queue") => &self.tally.too_many,
-            403 if description.contains("bytes_per_queue") => &self.tally.too_large,
+            403 if answer.text.contains("messages_per_queue") => &self.tally.too_many,
+            403 if answer.text.contains("bytes_per_queue") => &self.tally.too_large,
             _ => panic!("{answer:?}"),
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +170,7 @@ impl Context {
     async fn claim(&self, api: &Api, random: &mut Random) {
         let limit = random.within(1..=8);
         let term = json!({"ttl": 60, "grace": 60});
-        let claim = send(api.post(&format!("{QUEUE}/claims?limit={limit}"), &term)).await.document;
+        let claim = ok(api.post(&format!("{QUEUE}/claims?limit={limit}"), &term)).await;
         for message in claim["messages"].as_array().into_iter().flatten() {
             if random.one_in(3) {
                 continue;
@@ -188,7 +186,7 @@ impl Context {
     }
 
     async fn delete_listed(&self, api: &Api) {
-        let listed = answered(api.get(&format!("{QUEUE}/messages?echo=true&limit=3")), 200).await.document;
+        let listed = answered(api.get(&format!("{QUEUE}/messages?echo=true&limit=3")), 200).await.json();
         let ids: Vec<&str> =
             listed["messages"].as_array().into_iter().flatten().filter_map(|message| message["id"].as_str()).collect();
         if !ids.is_empty() {
@@ -200,7 +198,7 @@ impl Context {
     async fn change_shards(&self, api: &Api, random: &mut Random) {
         let change = json!([{"op": "add", "path": "/metadata/_shards", "value": random.choose(&[1, 4, 16])}]);
         let request = api.request(reqwest::Method::PATCH, QUEUE);
-        let request = request.header("Content-Type", "application/openstack-messaging-v2.0-json-patch");
+        let request = request.header("Content-Type", PATCH_TYPE);
         answered(request.body(change.to_string()), 200).await;
     }
 
@@ -266,7 +264,7 @@ impl Context {
         for _ in 0..5 {
             assert_eq!(post().await.status, 403);
             let popped = answered(api.delete(&format!("{path}?pop=1")), 200).await;
-            if popped.document["messages"] == json!([]) {
+            if popped.json()["messages"] == json!([]) {
                 // Claims hold all messages.
                 answered(api.post(&format!("{QUEUE}/purge"), &json!({"resource_types": ["messages"]})), 204).await;
             }
@@ -276,13 +274,6 @@ impl Context {
         let usage = self.checked_usage().await;
         assert!(usage.messages == MESSAGES_MAX || usage.bytes + 16 > BYTES_MAX, "{usage:?} after {full:?}");
     }
-}
-
-/// Sends a request, and checks the status of its response.
-async fn answered(request: RequestBuilder, status: u16) -> Answer {
-    let answer = send(request).await;
-    assert_eq!(answer.status, status, "{answer:?}");
-    answer
 }
 
 fn queue() -> QueueId {

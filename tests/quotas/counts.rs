@@ -34,7 +34,7 @@ async fn no_request_creates_a_queue_over_the_quota() {
             assert_eq!(refused(request).await, expected);
         }
 
-        let list = answered(api.get("/v2/queues?with_count=true"), 200).await;
+        let list = answered(api.get("/v2/queues?with_count=true"), 200).await.json();
         assert_eq!(list["count"], 2);
         answered(api.put("/v2/queues/a"), 204).await;
         answered(api.post("/v2/queues/a/messages", &messages(1)), 201).await;
@@ -58,8 +58,8 @@ async fn a_project_at_its_quota_of_subscriptions_gets_no_new_one() {
 
     let refused = subscribe(&api, "c", "192.0.2.1").await;
     let expected = "the request would exceed the quota subscriptions, which is 2; delete subscriptions, or ask the operator for a higher quota";
-    assert_eq!((refused.status, &refused.document["description"]), (403, &json!(expected)));
-    let queues = answered(api.get("/v2/queues?with_count=true"), 200).await;
+    assert_eq!(refused.refusal(403, "Quota exceeded"), expected);
+    let queues = answered(api.get("/v2/queues?with_count=true"), 200).await.json();
     assert_eq!(queues["count"], 2, "the refused request has created no queue");
     assert_eq!(subscribe(&api, "a", "192.0.2.2").await.status, 403);
     assert_eq!(subscribe(&api, "a", "192.0.2.1").await.status, 201, "an existing subscription is found");
@@ -76,12 +76,12 @@ async fn a_quota_replaces_the_limit_of_waiting_requests_and_streams() {
     let waiting = tokio::spawn(waiting.send());
     let stream = Events::open(api.get("/v2/queues/q/messages")).await;
     let usage = || async { answered(api.get("/v2/usage"), 200).await };
-    until("the request waits", async || usage().await["usage"]["waiting_requests"] == 1).await;
+    until("the request waits", async || usage().await.json()["usage"]["waiting_requests"] == 1).await;
 
     let second = api.get("/v2/queues/q/messages").header("Accept", "text/event-stream");
     assert_eq!(send(second).await.status, 429);
     assert_eq!(send(api.post("/v2/queues/q/claims?wait=1", &json!({}))).await.status, 429);
-    assert_eq!(usage().await["usage"]["event_streams"], 1);
+    assert_eq!(usage().await.json()["usage"]["event_streams"], 1);
     set_quotas(&server, "p", &json!({"waiting_requests": 0, "event_streams": 0})).await;
     let _second = Events::open(api.get("/v2/queues/q/messages")).await;
     assert_eq!(send(api.post("/v2/queues/q/claims?wait=1", &json!({}))).await.status, 204);
@@ -92,7 +92,7 @@ async fn a_quota_replaces_the_limit_of_waiting_requests_and_streams() {
 async fn usage_has_the_same_keys_as_the_limits() {
     let server = server(&[ALLOWED]);
     let api = server.project("p");
-    let unlimited = answered(api.get("/v2/usage"), 200).await;
+    let unlimited = answered(api.get("/v2/usage"), 200).await.json();
     let names = [
         "requests_per_second",
         "posted_bytes_per_second",
@@ -115,12 +115,15 @@ async fn usage_has_the_same_keys_as_the_limits() {
     set_quotas(&server, "p", &json!({"requests_per_second": 1_000, "posted_bytes_per_second": 1_000_000})).await;
     answered(api.post("/v2/queues/q/messages", &messages(50)), 201).await;
     assert_eq!(subscribe(&api, "r", "192.0.2.1").await.status, 201);
-    let usage = answered(api.get("/v2/usage"), 200).await;
+    let usage = answered(api.get("/v2/usage"), 200).await.json();
 
     assert_eq!((&usage["usage"]["queues"], &usage["limits"]["requests_per_second"]), (&json!(2), &json!(1_000)));
     assert!(usage["usage"]["requests_per_second"].as_u64() >= Some(1), "{usage}");
-    until("the count changes", async || answered(api.get("/v2/usage"), 200).await["usage"]["subscriptions"] == 1).await;
-    assert_eq!(answered(server.project("other").get("/v2/usage"), 200).await["usage"]["queues"], 0);
+    until("the count changes", async || {
+        answered(api.get("/v2/usage"), 200).await.json()["usage"]["subscriptions"] == 1
+    })
+    .await;
+    assert_eq!(answered(server.project("other").get("/v2/usage"), 200).await.json()["usage"]["queues"], 0);
 }
 
 #[tokio::test]
@@ -129,7 +132,7 @@ async fn an_operator_sees_the_usage_of_any_project() {
     answered(server.project("p").put("/v2/queues/q"), 201).await;
     let operator = server.project("operator").request(Method::GET, "/v2/usage?project_id=p").header("X-Roles", "admin");
 
-    let usage = answered(operator.timeout(Duration::from_secs(10)), 200).await;
+    let usage = answered(operator.timeout(Duration::from_secs(10)), 200).await.json();
 
     assert_eq!(usage["usage"]["queues"], 1);
 }

@@ -11,39 +11,16 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
+use crate::http::{Answer, answered, send};
 use support::sukkal::{Api, Sukkal};
 
 const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
 /// How long a change may take to reach another process.
 const PROPAGATION_MAX: Duration = Duration::from_secs(5);
 
-/// A complete response.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    retry_after: Option<String>,
-    document: Value,
-}
-
-async fn send(request: RequestBuilder) -> Answer {
-    let response = request.send().await.expect("the server answers");
-    let retry_after = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
-    let status = response.status().as_u16();
-    Answer { status, retry_after, document: response.json().await.unwrap_or_default() }
-}
-
-/// Sends a request, checks the status of its response, and returns the document.
-async fn answered(request: RequestBuilder, status: u16) -> Value {
-    let answer = send(request).await;
-    assert_eq!(answer.status, status, "{answer:?}");
-    answer.document
-}
-
 /// Checks that a request is refused because a quota is reached. Returns the description.
 async fn refused(request: RequestBuilder) -> String {
-    let answer = send(request).await;
-    assert_eq!((answer.status, &answer.document["title"]), (403, &json!("Quota exceeded")), "{answer:?}");
-    answer.document["description"].as_str().unwrap().to_owned()
+    crate::http::refused(request, 403, "Quota exceeded").await
 }
 
 /// Starts a server over a store in its memory.
@@ -58,7 +35,7 @@ fn quotas_of(server: &Sukkal, project: &str, method: Method) -> RequestBuilder {
 }
 
 async fn set_quotas(server: &Sukkal, project: &str, quotas: &Value) -> Value {
-    answered(quotas_of(server, project, Method::PUT).json(quotas), 200).await
+    answered(quotas_of(server, project, Method::PUT).json(quotas), 200).await.json()
 }
 
 fn messages(count: usize) -> Value {

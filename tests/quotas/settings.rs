@@ -20,12 +20,13 @@ async fn quotas_take_effect_on_all_processes_within_five_seconds() {
 async fn change_quotas(store: String) {
     let [one, two] = [(); 2].map(|()| Sukkal::start_with(&store, &[ADMIN_MODE, MOVABLE_CLOCK]));
     let project = format!("p-{}", Uuid::new_v4());
-    let limit_on_two =
-        || async { answered(two.project(&project).get("/v2/usage"), 200).await["limits"]["queues"].as_u64().unwrap() };
+    let limit_on_two = || async {
+        answered(two.project(&project).get("/v2/usage"), 200).await.json()["limits"]["queues"].as_u64().unwrap()
+    };
     for limit in [5, 6, 0] {
         let began = Instant::now();
         set_quotas(&one, &project, &json!({ "queues": limit })).await;
-        let usage = answered(one.project(&project).get("/v2/usage"), 200).await;
+        let usage = answered(one.project(&project).get("/v2/usage"), 200).await.json();
         assert_eq!(usage["limits"]["queues"], limit, "the process itself knows them at once");
         until("the other process knows the quota", async || limit_on_two().await == limit).await;
         assert!(began.elapsed() < PROPAGATION_MAX);
@@ -49,10 +50,10 @@ async fn quotas_are_replaced_removed_and_kept_when_the_service_restarts() {
     first.wait();
 
     let second = Sukkal::start_with(&store, &environment);
-    assert_eq!(answered(quotas_of(&second, "p", Method::GET), 200).await, replaced);
+    assert_eq!(answered(quotas_of(&second, "p", Method::GET), 200).await.json(), replaced);
     answered(quotas_of(&second, "p", Method::DELETE), 204).await;
-    assert_eq!(answered(quotas_of(&second, "p", Method::GET), 200).await["quotas"], json!({}));
-    assert_eq!(answered(quotas_of(&second, "other", Method::GET), 200).await["limits"]["queues"], 9);
+    assert_eq!(answered(quotas_of(&second, "p", Method::GET), 200).await.json()["quotas"], json!({}));
+    assert_eq!(answered(quotas_of(&second, "other", Method::GET), 200).await.json()["limits"]["queues"], 9);
 }
 
 #[tokio::test]
@@ -64,7 +65,7 @@ async fn quotas_are_for_operators_only() {
         assert_eq!(send(owner).await.status, 403, "{method}");
         assert_eq!(send(quotas_of(&without_admin_mode, "p", method).body("{}")).await.status, 404);
     }
-    assert_eq!(answered(quotas_of(&server, "p", Method::GET), 200).await["quotas"], json!({}));
+    assert_eq!(answered(quotas_of(&server, "p", Method::GET), 200).await.json()["quotas"], json!({}));
 }
 
 #[tokio::test]
@@ -74,7 +75,7 @@ async fn a_file_has_quotas_of_projects_and_the_store_overrides_it() {
     let path = file.path().to_str().unwrap();
     let server = server(&[("SUKKAL_QUOTAS__PROJECTS_FILE", path), ("SUKKAL_QUOTAS__QUEUES", "9")]);
     let limits = async |project: &str| {
-        let limits = answered(quotas_of(&server, project, Method::GET), 200).await["limits"].take();
+        let limits = answered(quotas_of(&server, project, Method::GET), 200).await.json()["limits"].take();
         [limits["queues"].as_u64().unwrap(), limits["subscriptions"].as_u64().unwrap()]
     };
 

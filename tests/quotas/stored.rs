@@ -5,16 +5,12 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{answered, messages, refused, send, server, set_quotas, subscribe};
+use crate::http::total;
 use support::redis::RedisServer;
-use support::sukkal::{Api, Sukkal};
+use support::sukkal::Sukkal;
 use support::waiting::until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
-
-async fn total(api: &Api, queue: &str) -> u64 {
-    let stats = answered(api.get(&format!("/v2/queues/{queue}/stats")), 200).await;
-    stats["messages"]["total"].as_u64().unwrap()
-}
 
 #[tokio::test]
 async fn a_queue_never_has_more_messages_than_its_quota() {
@@ -25,7 +21,7 @@ async fn a_queue_never_has_more_messages_than_its_quota() {
         let expected = "the request would exceed the quota messages_per_queue, which is 3; delete messages, or ask the operator for a higher quota";
 
         assert_eq!(refused(api.post(MESSAGES, &messages(4))).await, expected);
-        let list = answered(api.get("/v2/queues"), 200).await;
+        let list = answered(api.get("/v2/queues"), 200).await.json();
         assert_eq!(list["queues"], json!([]), "the refused request has created no queue");
         answered(api.post(MESSAGES, &messages(2)), 201).await;
         assert_eq!(refused(api.post(MESSAGES, &messages(2))).await, expected);
@@ -44,7 +40,7 @@ async fn a_project_that_is_full_can_post_again_when_messages_are_deleted() {
     set_quotas(&server, "p", &json!({"messages": 5})).await;
     let (api, other) = (server.project("p"), server.project("other"));
     let once = || api.post(MESSAGES, &messages(3)).header("Idempotency-Key", "once");
-    let first = answered(once(), 201).await;
+    let first = answered(once(), 201).await.json();
     answered(api.post("/v2/queues/r/messages", &messages(2)), 201).await;
     until("the count changes", async || send(api.post("/v2/queues/s/messages", &messages(1))).await.status == 403)
         .await;
@@ -53,11 +49,11 @@ async fn a_project_that_is_full_can_post_again_when_messages_are_deleted() {
     assert_eq!(refused(api.post(MESSAGES, &messages(1))).await, expected);
     let with_key = |key: &str| api.post("/v2/queues/t/messages", &messages(1)).header("Idempotency-Key", key);
     assert_eq!(refused(with_key("another")).await, expected);
-    assert_eq!(answered(once(), 201).await, first, "a repeated post gets the first response");
+    assert_eq!(answered(once(), 201).await.json(), first, "a repeated post gets the first response");
     answered(other.post(MESSAGES, &messages(100)), 201).await;
-    let usage = answered(api.get("/v2/usage"), 200).await;
+    let usage = answered(api.get("/v2/usage"), 200).await.json();
     assert!(usage["usage"]["messages"].as_u64() >= Some(5), "{usage}");
-    let queues = answered(api.get("/v2/queues?name_prefix=t"), 200).await;
+    let queues = answered(api.get("/v2/queues?name_prefix=t"), 200).await.json();
     assert_eq!(queues["queues"], json!([]), "the refused request has created no queue");
 
     // What was posted before the messages were counted again exceeds the quota.
@@ -91,7 +87,7 @@ async fn usage_shows_all_messages_and_those_of_the_fullest_queue() {
     answered(api.post(MESSAGES, &messages(2)), 201).await;
     answered(api.post("/v2/queues/r/messages", &messages(7)), 201).await;
 
-    let usage = answered(api.get("/v2/usage"), 200).await;
+    let usage = answered(api.get("/v2/usage"), 200).await.json();
 
     assert_eq!((&usage["usage"]["messages"], &usage["usage"]["messages_per_queue"]), (&json!(9), &json!(7)));
     // A message with the body 1 has the minimum size of 8 bytes.
@@ -107,7 +103,7 @@ async fn bytes_are_limited_in_each_queue_and_in_the_project() {
     let expected = "the request would exceed the quota bytes_per_queue, which is 1000; delete messages, or ask the operator for a higher quota";
 
     assert_eq!(refused(api.post(MESSAGES, &body(1_000))).await, expected);
-    let list = answered(api.get("/v2/queues"), 200).await;
+    let list = answered(api.get("/v2/queues"), 200).await.json();
     assert_eq!(list["queues"], json!([]), "the refused request has created no queue");
     answered(api.post(MESSAGES, &body(800)), 201).await;
     assert_eq!(refused(api.post(MESSAGES, &body(200))).await, expected);
@@ -130,7 +126,7 @@ async fn a_claim_and_a_deletion_work_in_a_full_queue() {
     let api = server.project("p");
     answered(api.post(MESSAGES, &messages(2)), 201).await;
 
-    let claim = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
+    let claim = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await.json();
     refused(api.post(MESSAGES, &messages(1))).await;
     answered(api.delete(claim["messages"][0]["href"].as_str().unwrap()), 204).await;
     answered(api.post(MESSAGES, &messages(1)), 201).await;
@@ -144,7 +140,7 @@ async fn the_health_check_has_no_quotas() {
     let limits = [("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", "1"), ("SUKKAL_QUOTAS__QUEUES", "1")];
     let server = server(&limits);
 
-    let health = answered(server.project("operator").get("/v2/health").header("X-Roles", "admin"), 200).await;
+    let health = answered(server.project("operator").get("/v2/health").header("X-Roles", "admin"), 200).await.json();
 
     let operations = health["operation_status"].as_object().unwrap();
     assert!(operations.values().all(|operation| operation["succeeded"] == true), "{health}");

@@ -8,13 +8,14 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sukkal_storage::embedded::EmbeddedStore;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::PATH;
+use crate::http::{follow, pick};
 use support::random::{self, Random};
 use support::redis::RedisServer;
 use support::socket::{Received, Socket};
@@ -88,7 +89,8 @@ async fn run(name: &str, store: TestBed) {
             }
         }
     }
-    let feed = feed(&Api::new(servers[0].url(""), "p")).await;
+    let feed = follow(&Api::new(servers[0].url(""), "p"), "/v2/queues/q/messages?echo=true&limit=20", "messages").await;
+    let feed = pick(&feed.into(), "id");
     assert_eq!(feed.len(), count / POSTERS * POSTERS, "each message is posted once");
     done.send_replace(Some(feed.len()));
     let mut connections = 0;
@@ -163,21 +165,5 @@ async fn read(urls: Urls, mut random: Random, mut all_posted: watch::Receiver<Op
                 Received::Closed(_) => break,
             }
         }
-    }
-}
-
-/// Returns the ids of all messages.
-async fn feed(api: &Api) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
-    loop {
-        let marker = ids.last().map(|id| format!("&marker={id}")).unwrap_or_default();
-        let page =
-            crate::http::answered(api.get(&format!("/v2/queues/q/messages?echo=true&limit=20{marker}")), 200).await;
-        let page: Value = page.json();
-        let messages = page["messages"].as_array().unwrap();
-        if messages.is_empty() {
-            return ids;
-        }
-        ids.extend(messages.iter().map(|message| message["id"].as_str().unwrap().to_owned()));
     }
 }

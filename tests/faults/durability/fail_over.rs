@@ -8,7 +8,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::{MESSAGES, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
+use super::{
+    MESSAGES, SHORT, assert_reached, assert_unknown, bodies, create_queue, post, start_replica, wait_until_in_sync,
+};
 use support::cluster::RedisCluster;
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
@@ -49,7 +51,7 @@ async fn produce(api: Api, traffic: Arc<Traffic>, producer: usize) -> Vec<String
         let body = format!("{producer}/{number}");
         let answer = post(&api, &body, &[REPLICAS_1, ("Idempotency-Key", &body)]).await;
         if answer.status == 201 {
-            answer.assert_reached("replicas=1");
+            assert_reached(&answer, "replicas=1");
             confirmed.push(body);
             traffic.confirmed.fetch_add(1, Ordering::SeqCst);
             traffic.progress.notify_one();
@@ -87,8 +89,8 @@ async fn messages_with_a_receipt_survive_the_loss_of_the_master() {
     until("the new master confirms posts", async || post(&api, "after", &[REPLICAS_1]).await.status == 201).await;
     drop(other);
     let there = bodies(&api).await;
-    let distinct: BTreeSet<&String> = there.iter().filter(|body| *body != "after").collect();
-    let lost: Vec<&String> = confirmed.iter().filter(|body| !distinct.contains(body)).collect();
+    let distinct: BTreeSet<&str> = there.iter().filter_map(|body| body.as_str()).collect();
+    let lost: Vec<&String> = confirmed.iter().filter(|body| !distinct.contains(body.as_str())).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), confirmed.len());
 }
 
@@ -98,12 +100,12 @@ async fn a_master_that_has_been_replaced_accepts_posts_without_a_receipt_and_los
     let replica = start_replica(&master);
     let sukkal = Sukkal::start_with(&master.url(), &[SHORT]);
     let api = create_queue(&sukkal, json!({})).await;
-    post(&api, "kept", &[REPLICAS_1]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "kept", &[REPLICAS_1]).await, "replicas=1");
 
     // The old master does not know yet that the replica has taken over.
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     assert_eq!(post(&api, "lost", &[]).await.status, 201);
-    post(&api, "unknown", &[REPLICAS_1]).await.assert_unknown();
+    assert_unknown(&post(&api, "unknown", &[REPLICAS_1]).await);
     master.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
     wait_until_in_sync(&replica, &master);
 
@@ -121,7 +123,7 @@ async fn messages_with_a_receipt_survive_the_loss_of_a_master_of_a_cluster() {
     }
     let sukkal = Sukkal::start(&cluster.url());
     let api = create_queue(&sukkal, json!({})).await;
-    post(&api, "kept", &[REPLICAS_1]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "kept", &[REPLICAS_1]).await, "replicas=1");
 
     master.pause();
     block_until("the replica has taken over", || {
@@ -132,6 +134,6 @@ async fn messages_with_a_receipt_survive_the_loss_of_a_master_of_a_cluster() {
     // The new master has no replica.
     let refused = post(&api, "refused", &[REPLICAS_1]).await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    assert!(refused.description.contains("their number is 0 at present"), "{refused:?}");
+    assert!(refused.text.contains("their number is 0 at present"), "{refused:?}");
     assert_eq!(bodies(&api).await, ["kept"]);
 }

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post};
+use super::{LONG, QUEUE, SHORT, assert_reached, assert_unknown, bodies, create_queue, post};
+use crate::http::{PATCH_TYPE, answered};
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
 use support::waiting::until;
@@ -14,12 +15,9 @@ const AOF: (&str, &str) = ("appendonly", "yes");
 async fn assert_refused(api: &Api, level: &str, reason: &str) {
     let answer = post(api, "refused", &[("Durability", level)]).await;
     assert_eq!(answer.status, 400, "{answer:?}");
-    assert!(answer.description.contains(reason), "{answer:?}");
-    assert_eq!(
-        api.get(MESSAGES).send().await.unwrap().json::<serde_json::Value>().await.unwrap()["messages"],
-        json!([])
-    );
-    let queues: serde_json::Value = api.get("/v2/queues").send().await.unwrap().json().await.unwrap();
+    assert!(answer.text.contains(reason), "{answer:?}");
+    assert_eq!(bodies(api).await, [""; 0]);
+    let queues = answered(api.get("/v2/queues"), 200).await.json();
     assert_eq!(queues["queues"], json!([]), "a refused post creates no queue");
 }
 
@@ -27,22 +25,21 @@ async fn assert_refused(api: &Api, level: &str, reason: &str) {
 /// changes nothing.
 async fn assert_not_settable(api: &Api, level: &str, reason: &str) {
     let assert_refused = async |request: reqwest::RequestBuilder| {
-        let response = request.send().await.unwrap();
-        let (status, text) = (response.status(), response.text().await.unwrap());
-        assert!(status == 400 && text.contains("No post can reach _durability.") && text.contains(reason), "{text}");
+        let text = answered(request, 400).await.text;
+        assert!(text.contains("No post can reach _durability.") && text.contains(reason), "{text}");
     };
     let patch = json!([{ "op": "add", "path": "/metadata/_durability", "value": level }]).to_string();
 
     assert_refused(api.put("/v2/queues/new").json(&json!({ "_durability": level }))).await;
-    assert_eq!(api.put("/v2/queues/old").send().await.unwrap().status(), 201);
+    answered(api.put("/v2/queues/old"), 201).await;
     let patched = api.request(reqwest::Method::PATCH, "/v2/queues/old").body(patch);
-    assert_refused(patched.header("Content-Type", "application/openstack-messaging-v2.0-json-patch")).await;
+    assert_refused(patched.header("Content-Type", PATCH_TYPE)).await;
 
-    let queues: serde_json::Value = api.get("/v2/queues").send().await.unwrap().json().await.unwrap();
+    let queues = answered(api.get("/v2/queues"), 200).await.json();
     assert_eq!(queues["queues"].as_array().map(Vec::len), Some(1), "{queues}");
-    let old: serde_json::Value = api.get("/v2/queues/old").send().await.unwrap().json().await.unwrap();
+    let old = answered(api.get("/v2/queues/old"), 200).await.json();
     assert_eq!(old.get("_durability"), None);
-    assert_eq!(api.delete("/v2/queues/old").send().await.unwrap().status(), 204);
+    answered(api.delete("/v2/queues/old"), 204).await;
 }
 
 #[tokio::test]
@@ -50,11 +47,11 @@ async fn redis_7_confirms_a_sync_only_if_it_syncs_every_write() {
     let redis = RedisServer::start_with(&[AOF, ("appendfsync", "always")]);
     let sukkal = Sukkal::start_with(&redis.url(), &[LONG]);
     let api = create_queue(&sukkal, json!({})).await;
-    post(&api, "synced", &[FSYNC]).await.assert_reached("fsync");
+    assert_reached(&post(&api, "synced", &[FSYNC]).await, "fsync");
 
     redis.command(&["CONFIG", "SET", "appendfsync", "everysec"]);
     // The message is written before the new setting is found.
-    post(&api, "unknown", &[FSYNC]).await.assert_unknown();
+    assert_unknown(&post(&api, "unknown", &[FSYNC]).await);
     let refused = post(&api, "refused", &[FSYNC]).await;
     assert_eq!(refused.status, 400, "{refused:?}");
     assert_eq!(bodies(&api).await, ["synced", "unknown"]);
@@ -78,20 +75,20 @@ async fn redis_8_confirms_the_sync_that_it_does_every_second() {
     let two_seconds = (SHORT.0, "2");
     let [patient, impatient] = [LONG, two_seconds].map(|wait| Sukkal::start_with(&redis.url(), &[wait]));
     let api = create_queue(&patient, json!({})).await;
-    post(&api, "synced", &[FSYNC]).await.assert_reached("fsync");
+    assert_reached(&post(&api, "synced", &[FSYNC]).await, "fsync");
     let key = ("Idempotency-Key", "order-4711");
-    post(&api, "order", &[FSYNC, key]).await.assert_reached("fsync");
+    assert_reached(&post(&api, "order", &[FSYNC, key]).await, "fsync");
     let hasty = impatient.project("p");
     until("a short wait is enough", async || post(&hasty, "order", &[FSYNC, key]).await.status == 201).await;
 
     // Redis no longer syncs, so the wait ends without a sync. Then the new setting is found.
     redis.command(&["CONFIG", "SET", "appendfsync", "no"]);
-    post(&hasty, "order", &[FSYNC, key]).await.assert_unknown();
+    assert_unknown(&post(&hasty, "order", &[FSYNC, key]).await);
     let refused = post(&hasty, "refused", &[FSYNC]).await;
     assert_eq!(refused.status, 400, "{refused:?}");
 
     redis.command(&["CONFIG", "SET", "appendfsync", "always"]);
-    post(&api, "order", &[FSYNC, key]).await.assert_reached("fsync");
+    assert_reached(&post(&api, "order", &[FSYNC, key]).await, "fsync");
     redis.restart();
     assert_eq!(bodies(&api).await, ["synced", "order"]);
 }
@@ -105,7 +102,7 @@ async fn an_embedded_store_confirms_a_sync_if_it_syncs_every_write_and_has_no_re
         assert_refused(&sukkal.project("p"), "replicas=1", "an embedded store has no replicas").await;
         assert_not_settable(&sukkal.project("p"), "replicas=1", "an embedded store has no replicas").await;
         let api = create_queue(&sukkal, json!({ "_durability": "fsync" })).await;
-        post(&api, "synced", &[]).await.assert_reached("fsync");
+        assert_reached(&post(&api, "synced", &[]).await, "fsync");
     }
     let sukkal = Sukkal::start(&store);
     assert_eq!(bodies(&sukkal.project("p")).await, ["synced"]);

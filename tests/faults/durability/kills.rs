@@ -1,8 +1,9 @@
 //! What Redis and a store in memory keep without receipts when a process is killed.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{MESSAGES, bodies, create_queue, post};
+use crate::http::ok;
 use support::redis::RedisServer;
 use support::sukkal::Sukkal;
 use support::waiting::{block_until, until};
@@ -36,8 +37,8 @@ async fn redis_without_persistence_loses_everything() {
     assert_eq!(post(&api, "lost", &[]).await.status, 201);
     redis.restart();
 
-    let answer = Sukkal::start(&redis.url()).project("p").get("/v2/queues").send().await.unwrap();
-    assert_eq!(answer.json::<Value>().await.unwrap()["queues"], json!([]));
+    let queues = ok(Sukkal::start(&redis.url()).project("p").get("/v2/queues")).await;
+    assert_eq!(queues["queues"], json!([]));
 }
 
 #[tokio::test]

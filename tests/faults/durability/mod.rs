@@ -7,10 +7,10 @@ mod kills;
 mod replicas;
 mod table;
 
-use reqwest::Response;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::http::{Answer, answered, feed, send};
 use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, Sukkal};
 use support::waiting::block_until;
@@ -22,59 +22,28 @@ const MESSAGES: &str = "/v2/queues/orders/messages";
 const LONG: (&str, &str) = ("SUKKAL_TRANSPORT__MAX_DURABILITY_WAIT", "60");
 const SHORT: (&str, &str) = ("SUKKAL_TRANSPORT__MAX_DURABILITY_WAIT", "1");
 
-/// A response to a post.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    durability: Option<String>,
-    retry_after: Option<String>,
-    description: String,
+/// Asserts that the messages are posted and have reached the level.
+fn assert_reached(answer: &Answer, level: &str) {
+    assert_eq!((answer.status, answer.header("durability")), (201, Some(level)), "{answer:?}");
 }
 
-impl Answer {
-    async fn of(response: Response) -> Self {
-        let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
-        let (durability, retry_after) = (header("Durability"), header("Retry-After"));
-        let status = response.status().as_u16();
-        let document: Value = response.json().await.unwrap();
-        let description = document["description"].as_str().unwrap_or_default().to_owned();
-        Self { status, durability, retry_after, description }
-    }
-
-    /// Asserts that the messages are posted and have reached the level.
-    fn assert_reached(&self, level: &str) {
-        assert_eq!((self.status, self.durability.as_deref()), (201, Some(level)), "{self:?}");
-    }
-
-    /// Asserts that the response says that the messages may exist, without having reached the
-    /// level.
-    fn assert_unknown(&self) {
-        assert_eq!((self.status, self.durability.as_deref()), (503, None), "{self:?}");
-        assert!(self.description.starts_with("The messages may exist"), "{self:?}");
-        assert!(self.retry_after.is_some(), "{self:?}");
-    }
+/// Asserts that the response says that the messages may exist, without having reached the level.
+fn assert_unknown(answer: &Answer) {
+    assert_eq!((answer.status, answer.header("durability")), (503, None), "{answer:?}");
+    assert!(answer.text.contains("The messages may exist"), "{answer:?}");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
 }
 
 /// Posts a message with these headers.
 async fn post(api: &Api, body: &str, headers: &[(&str, &str)]) -> Answer {
     let request = api.post(MESSAGES, &json!({ "messages": [{ "body": body }] }));
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    Answer::of(request.send().await.unwrap()).await
+    send(request).await
 }
 
 /// Returns the bodies of all messages, in their order.
-async fn bodies(api: &Api) -> Vec<String> {
-    let mut bodies = Vec::new();
-    let mut next = format!("{MESSAGES}?echo=true&limit=20");
-    loop {
-        let page: Value = api.get(&next).send().await.unwrap().json().await.unwrap();
-        let messages = page["messages"].as_array().expect("the queue can be read");
-        if messages.is_empty() {
-            return bodies;
-        }
-        bodies.extend(messages.iter().map(|message| message["body"].as_str().unwrap().to_owned()));
-        page["links"][0]["href"].as_str().unwrap().clone_into(&mut next);
-    }
+async fn bodies(api: &Api) -> Vec<Value> {
+    feed(api, "orders", "&limit=20").await
 }
 
 /// Starts a replica of the server, and waits until it is in sync.
@@ -101,6 +70,6 @@ fn wait_until_in_sync(master: &RedisServer, replica: &RedisServer) {
 /// Creates the queue, so that no post has to.
 async fn create_queue(sukkal: &Sukkal, metadata: Value) -> Api {
     let api = sukkal.project("p");
-    assert_eq!(api.put(QUEUE).json(&metadata).send().await.unwrap().status(), 201);
+    answered(api.put(QUEUE).json(&metadata), 201).await;
     api
 }

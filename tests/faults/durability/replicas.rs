@@ -6,7 +6,11 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{Answer, LONG, MESSAGES, QUEUE, SHORT, bodies, create_queue, post, start_replica, wait_until_in_sync};
+use super::{
+    LONG, MESSAGES, QUEUE, SHORT, assert_reached, assert_unknown, bodies, create_queue, post, start_replica,
+    wait_until_in_sync,
+};
+use crate::http::{Answer, send};
 use support::ports::free_port;
 use support::redis::RedisServer;
 use support::sukkal::Sukkal;
@@ -39,20 +43,20 @@ async fn post_while_the_replica_is_suspended(start: fn(&[(&str, &str)]) -> Redis
     wait_until_in_sync(&master, &replica);
     let sukkal = Sukkal::start_with(&master.url(), &[SHORT]);
     let api = create_queue(&sukkal, json!({})).await;
-    post(&api, "before", &[REPLICAS_1]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "before", &[REPLICAS_1]).await, "replicas=1");
 
     replica.pause();
-    post(&api, "order", &[REPLICAS_1, KEY]).await.assert_unknown();
+    assert_unknown(&post(&api, "order", &[REPLICAS_1, KEY]).await);
     // A repetition stores nothing, and the replica still lacks the message.
-    post(&api, "order", &[REPLICAS_1, KEY]).await.assert_unknown();
+    assert_unknown(&post(&api, "order", &[REPLICAS_1, KEY]).await);
     // The same on a connection that has written nothing before.
     let other = Sukkal::start_with(&master.url(), &[SHORT]);
-    post(&other.project("p"), "order", &[REPLICAS_1, KEY]).await.assert_unknown();
+    assert_unknown(&post(&other.project("p"), "order", &[REPLICAS_1, KEY]).await);
     let without = post(&api, "without", &[]).await;
-    assert_eq!((without.status, without.durability), (201, None));
+    assert_eq!((without.status, without.header("durability")), (201, None));
 
     replica.resume();
-    post(&api, "order", &[REPLICAS_1, KEY]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "order", &[REPLICAS_1, KEY]).await, "replicas=1");
     assert_eq!(bodies(&api).await, ["before", "order", "without"]);
 }
 
@@ -63,15 +67,15 @@ async fn a_post_waits_for_as_many_replicas_as_it_requires() {
     let sukkal = Sukkal::start_with(&master.url(), &[SHORT]);
     let api = create_queue(&sukkal, json!({})).await;
 
-    post(&api, "one", &[REPLICAS_1]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "one", &[REPLICAS_1]).await, "replicas=1");
     let refused = post(&api, "two", &[("Durability", "replicas=2")]).await;
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(
-        refused.retry_after.is_some() && refused.description.contains("their number is 1 at present"),
+        refused.header("retry-after").is_some() && refused.text.contains("their number is 1 at present"),
         "{refused:?}"
     );
     let second = start_replica(&master);
-    post(&api, "three", &[("Durability", "replicas=2")]).await.assert_reached("replicas=2");
+    assert_reached(&post(&api, "three", &[("Durability", "replicas=2")]).await, "replicas=2");
     drop(second);
     tokio::task::block_in_place(|| {
         block_until("the replica is gone", || {
@@ -79,9 +83,9 @@ async fn a_post_waits_for_as_many_replicas_as_it_requires() {
         });
     });
     // A post that finds this out has been stored. The next one has not.
-    post(&api, "four", &[("Durability", "replicas=2")]).await.assert_unknown();
+    assert_unknown(&post(&api, "four", &[("Durability", "replicas=2")]).await);
     let refused = post(&api, "five", &[("Durability", "replicas=2")]).await;
-    assert!(refused.description.contains("their number is 1 at present"), "{refused:?}");
+    assert!(refused.text.contains("their number is 1 at present"), "{refused:?}");
     assert_eq!(bodies(&api).await, ["one", "three", "four"]);
 }
 
@@ -91,7 +95,7 @@ fn flood(sukkal: &Sukkal, project: &str, level: &'static str, posts: usize) -> J
     let mut answers = JoinSet::new();
     for _ in 0..posts {
         let request = api.post(MESSAGES, &json!({ "messages": [{ "body": "flood" }] })).header("Durability", level);
-        answers.spawn(async move { Answer::of(request.send().await.unwrap()).await });
+        answers.spawn(async move { send(request).await });
     }
     answers
 }
@@ -108,7 +112,7 @@ async fn posts_whose_level_is_not_reached_do_not_delay_receipts_of_other_project
 
     let mut refused = flood(&sukkal, "first", "replicas=9", RECEIPTS_MAX + 50);
     for _ in 0..10 {
-        post(&other, "reached", &[REPLICAS_1]).await.assert_reached("replicas=1");
+        assert_reached(&post(&other, "reached", &[REPLICAS_1]).await, "replicas=1");
     }
     while let Some(answer) = refused.join_next().await {
         assert_eq!(answer.unwrap().status, 503);
@@ -125,7 +129,7 @@ async fn posts_whose_level_is_not_reached_do_not_delay_receipts_of_other_project
     });
     let _fills_the_share = flood(&sukkal, "first", "replicas=1", RECEIPTS_MAX);
     let reached = timeout(ANSWER_MAX, post(&other, "synced", &[("Durability", "fsync")])).await;
-    reached.expect("other levels do not wait").assert_reached("fsync");
+    assert_reached(&reached.expect("other levels do not wait"), "fsync");
     assert!(waiting.iter().all(|answers| answers.len() == TWO_BATCHES));
     replica.resume();
 }
@@ -137,11 +141,11 @@ async fn a_queue_requires_a_level_of_every_post_and_a_post_can_require_more() {
     let sukkal = Sukkal::start_with(&master.url(), &[SHORT]);
     let api = create_queue(&sukkal, json!({ "_durability": "replicas=1" })).await;
 
-    post(&api, "plain", &[]).await.assert_reached("replicas=1");
-    post(&api, "more", &[("Durability", "fsync")]).await.assert_reached("fsync, replicas=1");
+    assert_reached(&post(&api, "plain", &[]).await, "replicas=1");
+    assert_reached(&post(&api, "more", &[("Durability", "fsync")]).await, "fsync, replicas=1");
     replica.pause();
-    post(&api, "late", &[]).await.assert_unknown();
-    post(&api, "less", &[("Durability", "fsync")]).await.assert_unknown();
+    assert_unknown(&post(&api, "late", &[]).await);
+    assert_unknown(&post(&api, "less", &[("Durability", "fsync")]).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,12 +161,12 @@ async fn posts_that_wait_for_a_replica_are_bounded_and_delay_no_other_request() 
     for _ in 0..RECEIPTS_MAX + refused {
         let request = api.post(MESSAGES, &json!({ "messages": [{ "body": "durable" }] }));
         let request = request.header(REPLICAS_1.0, REPLICAS_1.1);
-        posts.spawn(async move { Answer::of(request.send().await.unwrap()).await });
+        posts.spawn(async move { send(request).await });
     }
     for _ in 0..refused {
         let answer = posts.join_next().await.unwrap().unwrap();
         assert_eq!(answer.status, 503, "{answer:?}");
-        assert!(answer.description.starts_with("The service has more requests"), "{answer:?}");
+        assert!(answer.text.contains("The service has more requests"), "{answer:?}");
     }
     let other = post(&api, "other", &[]).await;
     assert_eq!(other.status, 201);
@@ -170,7 +174,7 @@ async fn posts_that_wait_for_a_replica_are_bounded_and_delay_no_other_request() 
 
     replica.resume();
     while let Some(answer) = posts.join_next().await {
-        answer.unwrap().assert_reached("replicas=1");
+        assert_reached(&answer.unwrap(), "replicas=1");
     }
     assert_eq!(bodies(&api).await.len(), RECEIPTS_MAX + 1);
 }
@@ -190,11 +194,11 @@ async fn a_master_that_is_demoted_while_a_post_waits_does_not_confirm_it() {
     wait_until_a_post_waits(&master);
     master.command(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
     replica.resume();
-    waiting.await.unwrap().assert_unknown();
+    assert_unknown(&waiting.await.unwrap());
 
     master.command(&["REPLICAOF", "NO", "ONE"]);
     wait_until_in_sync(&master, &replica);
-    post(&api, "order", &[REPLICAS_1, KEY]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "order", &[REPLICAS_1, KEY]).await, "replicas=1");
     assert_eq!(bodies(&api).await, ["order"]);
 }
 
@@ -222,7 +226,7 @@ async fn a_connection_that_is_lost_while_a_post_waits_confirms_nothing() {
     assert!(!waiting.is_finished());
 
     replica.resume();
-    waiting.await.unwrap().assert_reached("replicas=1");
+    assert_reached(&waiting.await.unwrap(), "replicas=1");
     assert_eq!(bodies(&api).await, ["order"]);
 }
 
@@ -253,5 +257,5 @@ async fn a_queue_that_requires_more_replicas_than_there_are_gets_a_warning() {
     assert_eq!(warnings(patch("team", "billing"), 200).await, [""; 0]);
     let _replica = start_replica(&master);
     assert_eq!(warnings(patch("_durability", "replicas=1"), 200).await, [""; 0]);
-    post(&api, "received", &[]).await.assert_reached("replicas=1");
+    assert_reached(&post(&api, "received", &[]).await, "replicas=1");
 }

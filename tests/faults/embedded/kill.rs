@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::super::cuts;
+use crate::http::feed;
 use support::report;
 use support::sukkal::{Api, Sukkal};
 
@@ -42,7 +43,8 @@ async fn acknowledged_messages_survive_a_kill_of_the_process() {
         producers.join_all().await;
     }
 
-    let there = texts(&Sukkal::start(&store).project("p")).await;
+    let there = feed(&Sukkal::start(&store).project("p"), "work", "&limit=20").await;
+    let there = there.iter().map(|text| text.as_str().unwrap().to_owned()).collect();
     let missing: Vec<_> = posted.difference(&there).collect();
     assert!(missing.is_empty(), "{} of {} are lost: {missing:?}", missing.len(), posted.len());
     assert!(posted.len() >= kills * POSTS_PER_KILL);
@@ -58,19 +60,5 @@ async fn produce(api: Api, name: String, sender: tokio::sync::mpsc::UnboundedSen
             Ok(answer) => panic!("{}", answer.status()),
             Err(_) => return,
         }
-    }
-}
-
-async fn texts(api: &Api) -> BTreeSet<String> {
-    let mut texts = BTreeSet::new();
-    let mut next = format!("{MESSAGES}?echo=true&limit=20");
-    loop {
-        let page: Value = api.get(&next).send().await.unwrap().json().await.unwrap();
-        let messages = page["messages"].as_array().unwrap();
-        if messages.is_empty() {
-            return texts;
-        }
-        texts.extend(messages.iter().map(|message| message["body"].as_str().unwrap().to_owned()));
-        page["links"][0]["href"].as_str().unwrap().clone_into(&mut next);
     }
 }

@@ -7,8 +7,9 @@ use sukkal_storage::SubscriptionStore;
 use tokio::time::{Duration, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{KillPoint, PROJECT, Scene, answer_to, arm, start_with_janitor};
+use super::{KillPoint, PROJECT, Scene, arm, start_with_janitor};
 use crate::faults::gate::Gate;
+use crate::http::{answered, send};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
 use support::sukkal::Api;
@@ -113,16 +114,15 @@ async fn run(scene: &Scene, trigger: Trigger, kill_point: KillPoint) -> bool {
 /// Posts the message. It is posted once, even if this is repeated.
 async fn post(api: Api) {
     let messages = json!({ "messages": [{ "body": "one", "ttl": 600 }] });
-    let (status, answer) = answer_to(api.post(MESSAGES, &messages).header("Idempotency-Key", "one")).await;
-    assert_eq!(status, 201, "{answer}");
+    answered(api.post(MESSAGES, &messages).header("Idempotency-Key", "one"), 201).await;
 }
 
 /// Creates the subscription, unless it exists.
 async fn subscribe(api: Api, subscriber: String) {
     let options = json!({ "ordered": true });
     let document = json!({ "subscriber": subscriber, "ttl": 600, "since": "1970-01-01T00:00:00Z", "options": options });
-    let (status, answer) = answer_to(api.post("/v2/queues/q/subscriptions", &document)).await;
-    assert!([201, 409].contains(&status), "{status}: {answer}");
+    let answer = send(api.post("/v2/queues/q/subscriptions", &document)).await;
+    assert!([201, 409].contains(&answer.status), "{answer:?}");
 }
 
 /// Returns the number of processes that receive signals.

@@ -19,7 +19,6 @@ use std::cell::RefCell;
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
-use serde_json::Value;
 use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::redis::RedisStore;
 use tokio::task::spawn_blocking;
@@ -27,6 +26,7 @@ use tokio::time::{Duration, sleep};
 
 use super::gate::Gate;
 use super::stored::Stored;
+use crate::http::{Answer, send};
 use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
 use support::test_bed::{open_movable, set_clock};
@@ -72,7 +72,7 @@ struct Scene {
 struct RequestOutcome {
     kill_point: KillPoint,
     /// The response, if there was one: then the client relies on it.
-    answer: Option<(u16, Value)>,
+    answer: Option<Answer>,
     /// A process that was started afterwards.
     _next: Sukkal,
     api: Api,
@@ -177,7 +177,7 @@ impl Scene {
         let answer = tokio::select! {
             biased;
             () = reached(&gate) => None,
-            answer = answer_to(request(&api, &contents)) => {
+            answer = send(request(&api, &contents)) => {
                 // A claim may be answered while its dead letters are still on their way.
                 until("no letter is under way, or the process is to be killed", async || {
                     gate.has_happened() || !self.has_letter_under_way()
@@ -221,7 +221,7 @@ impl Scene {
 
 impl RequestOutcome {
     fn acknowledged(&self) -> bool {
-        self.answer.as_ref().is_some_and(|(status, _)| (200..300).contains(status))
+        self.answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status))
     }
 
     /// Returns whether the client repeats the request; otherwise it has disconnected.
@@ -252,10 +252,4 @@ async fn reached(gate: &Gate) {
     while !gate.has_happened() {
         sleep(Duration::from_millis(1)).await;
     }
-}
-
-async fn answer_to(request: RequestBuilder) -> (u16, Value) {
-    let response = request.send().await.unwrap();
-    let status = response.status().as_u16();
-    (status, serde_json::from_slice(&response.bytes().await.unwrap()).unwrap_or_default())
 }

@@ -5,7 +5,8 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
 use super::work::{CLAIMS, Fate, MESSAGES, QUEUE, QueueContents, any_fate, batch, deletion_fate, verify};
-use super::{DEAD_LETTER_CALLS, PROJECT, Scene, answer_to, kill_at_each_call};
+use super::{DEAD_LETTER_CALLS, PROJECT, Scene, kill_at_each_call};
+use crate::http::{PATCH_TYPE, answered, send};
 use support::sukkal::Api;
 
 const NEW: [&str; 3] = ["new-0", "new-1", "new-2"];
@@ -22,8 +23,8 @@ async fn check_fates(
     let prepare = async |_: &Scene, api: &Api| QueueContents::prepare(api).await;
     kill_at_each_call(PROJECT, calls_min, prepare, &request, async |scene, outcome, contents| {
         if outcome.is_repeated() {
-            let (status, answer) = answer_to(request(&outcome.api, &contents)).await;
-            assert!((200..300).contains(&status), "{status} {answer} after {:?}", outcome.kill_point);
+            let answer = send(request(&outcome.api, &contents)).await;
+            assert!((200..300).contains(&answer.status), "{answer:?} after {:?}", outcome.kill_point);
         }
         verify(scene, &outcome, &contents, &fate, new).await;
     })
@@ -124,14 +125,14 @@ async fn a_killed_pause_or_resumption_changes_no_message() {
         let switch = |api: &Api, verb: &str| api.request(Method::POST, &format!("{QUEUE}/{verb}"));
         let prepare = async |_: &Scene, api: &Api| {
             let contents = QueueContents::prepare(api).await;
-            assert_eq!(answer_to(switch(api, prepared)).await.0, 204);
+            answered(switch(api, prepared), 204).await;
             contents
         };
         let request = |api: &Api, _: &QueueContents| switch(api, requested);
 
         kill_at_each_call(PROJECT, 1, prepare, request, async |scene, outcome, contents| {
             if requested == "pause" || outcome.is_repeated() || !outcome.acknowledged() {
-                assert_eq!(answer_to(switch(&outcome.api, "resume")).await.0, 204);
+                answered(switch(&outcome.api, "resume"), 204).await;
             }
             verify(scene, &outcome, &contents, &any_fate(Fate::Kept), &[]).await;
         })
@@ -144,7 +145,7 @@ async fn a_killed_pause_or_resumption_changes_no_message() {
 async fn a_killed_metadata_update_changes_no_message() {
     let patch = |api: &Api, _: &QueueContents| {
         api.request(Method::PATCH, QUEUE)
-            .header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
+            .header("Content-Type", PATCH_TYPE)
             .body(r#"[{"op": "add", "path": "/metadata/color", "value": "red"}]"#)
     };
 

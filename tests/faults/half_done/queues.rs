@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use reqwest::{Method, StatusCode};
+use reqwest::Method;
 use serde_json::json;
 use sukkal_storage::QueueStore;
 
 use super::work::{Fate, MESSAGES, QUEUE, QueueContents, batch, verify};
-use super::{DEAD_LETTER_CALLS, PROJECT, RequestOutcome, Scene, answer_to, kill_at_each_call};
+use super::{DEAD_LETTER_CALLS, PROJECT, RequestOutcome, Scene, kill_at_each_call};
 use crate::faults::lost_replies::feed;
-use crate::faults::requests::{ids, message};
+use crate::faults::requests::message;
+use crate::http::{answered, ids, send};
 use support::sukkal::Api;
 
 const NEW: [&str; 3] = ["new-0", "new-1", "new-2"];
@@ -34,8 +35,7 @@ async fn a_killed_pause_of_a_new_queue_leaves_no_unlisted_queue() {
     kill_at_each_call(PROJECT, 5, nothing, pause, async |scene, outcome, ()| {
         let mut acknowledged = outcome.acknowledged();
         if outcome.is_repeated() {
-            let (status, answer) = answer_to(pause(&outcome.api, &())).await;
-            assert_eq!(status, 204, "{answer} after {:?}", outcome.kill_point);
+            answered(pause(&outcome.api, &()), 204).await;
             acknowledged = true;
         }
         let existed = scene.stored().queues().contains("q");
@@ -56,8 +56,7 @@ async fn a_killed_first_post_leaves_no_unlisted_queue_and_is_atomic() {
 async fn a_killed_post_to_a_deleted_queue_is_atomic() {
     // The posting process has cached the queue, and another process deletes it.
     check_posts(None, async |scene: &Scene, api: &Api| {
-        let posted = api.post(MESSAGES, &message("before")).send().await.unwrap();
-        assert_eq!(posted.status(), StatusCode::CREATED);
+        answered(api.post(MESSAGES, &message("before")), 201).await;
         scene.store.delete_queue(&scene.queue("work")).await.unwrap();
     })
     .await;
@@ -66,8 +65,7 @@ async fn a_killed_post_to_a_deleted_queue_is_atomic() {
 #[tokio::test]
 async fn a_killed_queue_deletion_leaves_no_partial_queue() {
     let prepare = async |_: &Scene, api: &Api| {
-        let posted = api.post("/v2/queues/q/messages", &message("last")).send().await.unwrap();
-        assert_eq!(posted.status(), StatusCode::CREATED);
+        answered(api.post("/v2/queues/q/messages", &message("last")), 201).await;
     };
     let request = |api: &Api, (): &()| api.delete("/v2/queues/q");
 
@@ -87,8 +85,7 @@ async fn a_killed_deletion_loses_no_dead_letter() {
 
     kill_at_each_call(PROJECT, DEAD_LETTER_CALLS, prepare, request, async |scene, outcome, contents| {
         if outcome.is_repeated() {
-            let (status, _) = answer_to(outcome.api.delete(QUEUE)).await;
-            assert_eq!(status, 204);
+            answered(outcome.api.delete(QUEUE), 204).await;
         }
         verify(scene, &outcome, &contents, &fate, &[]).await;
     })
@@ -102,8 +99,7 @@ async fn a_killed_health_check_leaves_at_most_a_complete_queue() {
     kill_at_each_call("sukkal-health", 16, nothing, check, async |scene, outcome, ()| {
         assert!(scene.stored().queues().len() <= 1);
         if outcome.is_repeated() {
-            let (status, health) = answer_to(check(&outcome.api, &())).await;
-            assert_eq!(status, 200, "{health}");
+            answered(check(&outcome.api, &()), 200).await;
         }
     })
     .await;
@@ -121,16 +117,16 @@ async fn check_posts(key: Option<&str>, prepare: impl AsyncFn(&Scene, &Api)) {
     };
     kill_at_each_call(PROJECT, 6, prepare, post, async |_, outcome, ()| {
         let repeated = outcome.is_repeated();
-        let answer = if repeated { Some(answer_to(post(&outcome.api, &())).await) } else { outcome.answer };
+        let answer = if repeated { Some(send(post(&outcome.api, &())).await) } else { outcome.answer };
         let (found, bodies): (Vec<_>, Vec<_>) = feed(&outcome.api, MESSAGES).await.into_iter().unzip();
 
         let batches = bodies.len() / NEW.len();
         assert_eq!(bodies, NEW.repeat(batches), "after {:?}", outcome.kill_point);
         let most = if key.is_none() && repeated { 2 } else { 1 };
         assert!(batches <= most, "{batches} times after {:?}", outcome.kill_point);
-        if let Some((status, receipt)) = answer {
-            assert_eq!(status, 201);
-            assert!(found.ends_with(&ids(&receipt)), "acknowledged, but not stored: {:?}", outcome.kill_point);
+        if let Some(answer) = answer {
+            assert_eq!(answer.status, 201);
+            assert!(found.ends_with(&ids(&answer.json())), "acknowledged, but not stored: {:?}", outcome.kill_point);
         }
     })
     .await;
@@ -138,10 +134,8 @@ async fn check_posts(key: Option<&str>, prepare: impl AsyncFn(&Scene, &Api)) {
 
 /// Checks that the queue can be created and deleted.
 async fn assert_queue_usable(scene: &Scene, outcome: &RequestOutcome, existed: bool) {
-    let created = outcome.api.put("/v2/queues/q").send().await.unwrap();
-    assert_eq!(created.status(), if existed { 204 } else { 201 });
+    answered(outcome.api.put("/v2/queues/q"), if existed { 204 } else { 201 }).await;
     assert_eq!(scene.stored().registered(), BTreeSet::from(["q".to_owned()]));
-    let deleted = outcome.api.delete("/v2/queues/q").send().await.unwrap();
-    assert_eq!(deleted.status(), 204);
+    answered(outcome.api.delete("/v2/queues/q"), 204).await;
     scene.stored().assert_no_queue_left();
 }

@@ -1,15 +1,16 @@
 //! A process is killed at each store call of a redrive: another one continues it, and each message
 //! is in one place, once.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sukkal_domain::{Task, TaskState};
 use sukkal_storage::TaskStore;
 use tokio::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::work::batch;
-use super::{KillPoint, PROJECT, Scene, answer_to, arm, at_each_call, start_with_janitor};
+use super::{KillPoint, PROJECT, Scene, arm, at_each_call, start_with_janitor};
 use crate::faults::gate::Gate;
+use crate::http::{answered, feed, send};
 use support::sukkal::Api;
 use support::waiting::{until, until_some};
 
@@ -49,9 +50,7 @@ async fn a_redrive_with_a_lost_reply_moves_each_message_once() {
         if let Some(call) = lost {
             gate.lose_reply_of(call);
         }
-        let (status, answer) = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({}))).await;
-
-        assert_eq!(status, 202, "{answer}");
+        answered(api.post(&format!("{DEAD}/redrive"), &json!({})), 202).await;
         verify(scene, &api, &format!("the lost reply {lost:?}")).await;
         gate.has_happened()
     };
@@ -77,7 +76,7 @@ async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
     prepare(&api).await;
 
     arm(&gate, kill_point);
-    let request = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({})));
+    let request = send(api.post(&format!("{DEAD}/redrive"), &json!({})));
     let request = AbortOnDropHandle::new(tokio::spawn(request));
     let is_done = async || last_task(scene).await.is_some_and(|task| task.state == TaskState::Done);
     until("the redrive is done or interrupted", async || gate.has_happened() || is_done().await).await;
@@ -92,8 +91,7 @@ async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
     let api = next.project(PROJECT);
     if last_task(scene).await.is_none() {
         // The client that got no response repeats its request.
-        let (status, answer) = answer_to(api.post(&format!("{DEAD}/redrive"), &json!({}))).await;
-        assert_eq!(status, 202, "{answer}");
+        answered(api.post(&format!("{DEAD}/redrive"), &json!({})), 202).await;
     }
     verify(scene, &api, &format!("{kill_point:?}")).await;
     scene.stored().assert_consistent();
@@ -121,30 +119,27 @@ async fn prepare(api: &Api) {
     {
         let path = format!("/v2/queues/{queue}");
         let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" });
-        assert_eq!(answer_to(api.put(&path).json(&keys)).await.0, 201);
-        assert_eq!(answer_to(api.post(&format!("{path}/messages"), &batch(bodies, 0))).await.0, 201);
+        answered(api.put(&path).json(&keys), 201).await;
+        answered(api.post(&format!("{path}/messages"), &batch(bodies, 0)), 201).await;
         let claims = format!("{path}/claims");
-        let (status, claim) = answer_to(api.post(&claims, &json!({}))).await;
-        assert_eq!(status, 201, "{claim}");
+        let claim = answered(api.post(&claims, &json!({})), 201).await.json();
         let id = claim["messages"][0]["href"].as_str().unwrap().rsplit_once('=').unwrap().1;
-        assert_eq!(answer_to(api.delete(&format!("{claims}/{id}"))).await.0, 204);
-        assert_eq!(answer_to(api.post(&claims, &json!({}))).await.0, 204);
+        answered(api.delete(&format!("{claims}/{id}")), 204).await;
+        answered(api.post(&claims, &json!({})), 204).await;
     }
-    assert_eq!(answer_to(api.delete("/v2/queues/gone")).await.0, 204);
-    let posted = answer_to(api.post(&format!("{DEAD}/messages"), &batch(&["plain-0"], 0))).await;
-    assert_eq!(posted.0, 201);
+    answered(api.delete("/v2/queues/gone"), 204).await;
+    answered(api.post(&format!("{DEAD}/messages"), &batch(&["plain-0"], 0)), 201).await;
     // The claim takes all messages and returns all but one.
-    let (status, claim) = answer_to(api.post(&format!("{DEAD}/claims"), &json!({ "ttl": 300, "grace": 60 }))).await;
-    assert_eq!(status, 201, "{claim}");
+    let claim = answered(api.post(&format!("{DEAD}/claims"), &json!({ "ttl": 300, "grace": 60 })), 201).await.json();
     for message in claim["messages"].as_array().unwrap() {
         let href = message["href"].as_str().unwrap();
         let claim = href.rsplit_once('=').unwrap().1;
         let id = message["id"].as_str().unwrap();
         if message["body"] != "plain-0" {
-            assert_eq!(answer_to(api.delete(&format!("{DEAD}/claims/{claim}/messages/{id}"))).await.0, 204);
+            answered(api.delete(&format!("{DEAD}/claims/{claim}/messages/{id}")), 204).await;
         }
     }
-    assert_eq!(answer_to(api.post(&format!("{DEAD}/messages"), &batch(&["plain-1"], 0))).await.0, 201);
+    answered(api.post(&format!("{DEAD}/messages"), &batch(&["plain-1"], 0)), 201).await;
 }
 
 /// Returns the newest task of the queue, read without a process.
@@ -154,11 +149,8 @@ async fn last_task(scene: &Scene) -> Option<Task> {
 
 /// Returns the bodies of all messages of a queue, claimed ones included, in alphabetical order.
 async fn names(api: &Api, queue: &str) -> Vec<String> {
-    let path = format!("/v2/queues/{queue}/messages?echo=true&include_claimed=true&limit=20");
-    let (status, page): (u16, Value) = answer_to(api.get(&path)).await;
-    assert_eq!(status, 200, "{page}");
-    let name = |message: &Value| message["body"].as_str().unwrap().to_owned();
-    let mut names: Vec<String> = page["messages"].as_array().unwrap().iter().map(name).collect();
+    let bodies = feed(api, queue, "&include_claimed=true&limit=20").await;
+    let mut names: Vec<String> = bodies.iter().map(|body| body.as_str().unwrap().to_owned()).collect();
     names.sort_unstable();
     names
 }

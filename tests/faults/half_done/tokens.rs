@@ -3,7 +3,8 @@
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
-use super::{KillPoint, Scene, answer_to, kill_at_each_call};
+use super::{KillPoint, Scene, kill_at_each_call};
+use crate::http::answered;
 use support::sukkal::Api;
 
 /// A part of all commands on tokens, and the project of the requests.
@@ -19,8 +20,7 @@ fn as_admin(request: RequestBuilder) -> RequestBuilder {
 }
 
 async fn listed(api: &Api) -> Vec<Value> {
-    let (status, mut page) = answer_to(as_admin(api.get(PATH))).await;
-    assert_eq!(status, 200, "{page}");
+    let mut page = answered(as_admin(api.get(PATH)), 200).await.json();
     page["tokens"].as_array_mut().map(std::mem::take).unwrap_or_default()
 }
 
@@ -46,8 +46,7 @@ async fn a_killed_creation_leaves_a_whole_token_or_none() {
 #[tokio::test]
 async fn a_killed_deletion_deletes_a_token_wholly_or_not_at_all() {
     let prepare = async |_: &Scene, api: &Api| {
-        let (status, created) = answer_to(create(api)).await;
-        assert_eq!(status, 201, "{created}");
+        let created = answered(create(api), 201).await.json();
         format!("{PATH}/{}", created["id"].as_str().unwrap())
     };
     let delete = |api: &Api, path: &String| as_admin(api.delete(path));
@@ -58,7 +57,7 @@ async fn a_killed_deletion_deletes_a_token_wholly_or_not_at_all() {
         // The first call reads the token.
         assert!(left == 0 || !matches!(outcome.kill_point, KillPoint::BeforeReply(1..)), "it was executed");
         assert_eq!(entries(scene), [i64::try_from(left).unwrap(); 4]);
-        assert_eq!(answer_to(delete(&outcome.api, &path)).await.0, 204);
+        answered(delete(&outcome.api, &path), 204).await;
         assert_eq!(entries(scene), [0; 4]);
     })
     .await;

@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
-use super::{PROJECT, RequestOutcome, Scene, answer_to};
-use crate::faults::requests::ids;
+use super::{PROJECT, RequestOutcome, Scene};
+use crate::http::{answered, ids, send, total};
 use support::redis::RedisServer;
 use support::sukkal::Api;
 use support::waiting::until;
@@ -50,14 +50,13 @@ pub(super) fn deletion_fate(names: &'static [&'static str]) -> impl Fn(&str) -> 
 impl QueueContents {
     pub(in crate::faults) async fn prepare(api: &Api) -> Self {
         let keys = json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead", "_default_message_delay": 1 });
-        let created = api.put(QUEUE).json(&keys).send().await.unwrap();
-        assert_eq!(created.status(), 201);
+        answered(api.put(QUEUE).json(&keys), 201).await;
         let mut contents = Self { claim: String::new(), ids: BTreeMap::new() };
         let first = ["tried-0", "tried-1", "tried-2", "held-0", "held-1", "held-2", "later-0"];
         contents.post(api, &first, 0).await;
-        let claimed = api.post(&format!("{CLAIMS}?limit=7"), &json!({ "ttl": 300, "grace": 60 })).send().await.unwrap();
-        assert_eq!(claimed.status(), 201);
-        let location = claimed.headers()["Location"].to_str().unwrap();
+        let term = json!({ "ttl": 300, "grace": 60 });
+        let claimed = answered(api.post(&format!("{CLAIMS}?limit=7"), &term), 201).await;
+        let location = claimed.header("location").unwrap();
         location.rsplit('/').next().unwrap().clone_into(&mut contents.claim);
         for name in &first[..3] {
             contents.return_message(api, name, 0).await;
@@ -74,13 +73,10 @@ impl QueueContents {
         // A key of the wrong type blocks their arrival.
         let noted = format!("sukkal:{{{PROJECT}/dead}}:received");
         redis.command(&["LPUSH", &noted, "in the way"]);
-        let behind = api.post(&format!("{CLAIMS}?limit=3"), &json!({})).send().await.unwrap();
-        assert_eq!(behind.status(), 201);
-        let released = api.delete(behind.headers()["Location"].to_str().unwrap()).send().await.unwrap();
-        assert_eq!(released.status(), 204);
+        let behind = answered(api.post(&format!("{CLAIMS}?limit=3"), &json!({})), 201).await;
+        answered(api.delete(behind.header("location").unwrap()), 204).await;
         assert_eq!(redis.command(&["LLEN", &format!("sukkal:{{{PROJECT}/work}}:outbox")]).as_int(), 3);
-        let deleted = api.delete("/v2/queues/dead").send().await.unwrap();
-        assert_eq!(deleted.status(), 204);
+        answered(api.delete("/v2/queues/dead"), 204).await;
         redis.command(&["DEL", &noted]);
         contents
     }
@@ -99,16 +95,13 @@ impl QueueContents {
     }
 
     async fn post(&mut self, api: &Api, names: &[&str], delay: u32) {
-        let posted = api.post(MESSAGES, &batch(names, delay)).send().await.unwrap();
-        assert_eq!(posted.status(), 201);
-        let ids = ids(&posted.json().await.unwrap());
+        let ids = ids(&answered(api.post(MESSAGES, &batch(names, delay)), 201).await.json());
         self.ids.extend(names.iter().map(|name| (*name).to_owned()).zip(ids));
     }
 
     async fn return_message(&self, api: &Api, name: &str, delay: u32) {
         let path = format!("{}?delay={delay}", self.held(name));
-        let given = api.request(Method::DELETE, &path).send().await.unwrap();
-        assert_eq!(given.status(), 204);
+        answered(api.request(Method::DELETE, &path), 204).await;
     }
 }
 
@@ -160,19 +153,17 @@ pub(in crate::faults) async fn drain(api: &Api, queue: &str) -> Vec<String> {
     let mut names = Vec::new();
     for _ in 0..CLAIMS_MAX {
         let request = api.post(&format!("{path}/claims?limit=20"), &json!({ "ttl": 300, "grace": 60 }));
-        let (status, claim) = answer_to(request).await;
-        if status == 204 {
+        let claim = send(request).await;
+        if claim.status == 204 {
             // A claim that finds only dead letters returns no messages either.
-            let (_, counts) = answer_to(api.get(&format!("{path}/stats"))).await;
-            if counts["messages"]["total"] == 0 {
+            if total(api, queue).await == 0 {
                 return names;
             }
             continue;
         }
-        for message in claim["messages"].as_array().unwrap() {
+        for message in claim.json()["messages"].as_array().unwrap() {
             names.push(message["body"].as_str().unwrap().to_owned());
-            let (status, _) = answer_to(api.delete(message["href"].as_str().unwrap())).await;
-            assert_eq!(status, 204);
+            answered(api.delete(message["href"].as_str().unwrap()), 204).await;
         }
     }
     panic!("{queue} has messages that cannot be claimed");

@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 use self::fleet::{Deliveries, Fleet, POOLS, PROJECT, Store};
 use self::history::{Affected, Disturbance, History, Subscriber};
 use self::receiver::Receiver;
+use crate::http::answered;
 use support::cluster::RedisCluster;
 use support::random::{self, Random};
 use support::redis::RedisServer;
@@ -203,9 +204,7 @@ async fn subscribe(fleet: &Fleet, receiver: &Receiver) -> (Vec<Subscriber>, Vec<
         let options = json!({ "ordered": subscription.is_ordered, "_retry_policy": policy });
         let document = json!({ "subscriber": receiver.url(number), "ttl": 1_000_000, "options": options });
         let path = format!("/v2/queues/{}/subscriptions", fleet::queue_name(subscription.queue));
-        let created = api.post(&path, &document).send().await.unwrap();
-        assert_eq!(created.status(), 201);
-        let created: Value = created.json().await.unwrap();
+        let created = answered(api.post(&path, &document), 201).await.json();
         ids.push(created["subscription_id"].as_str().unwrap().to_owned());
         subscriptions.push(subscription);
     }
