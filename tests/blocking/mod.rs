@@ -22,6 +22,8 @@ const LARGE_MOVED_MAX: usize = 2;
 const CALLS_MAX: usize = 1_000;
 /// The limit for posts that count 64 tenants with 1,024 shards, and each of the shards.
 const TENANT_CALLS_MAX: usize = 1_500;
+/// Largest number of words of a command that runs a script.
+const WORDS_MAX: usize = 2_200;
 /// Largest number of members of sorted sets that one script may examine.
 const MEMBERS_MAX: usize = 1_000;
 /// Largest number of messages that one script of a redrive may move.
@@ -47,14 +49,48 @@ async fn work(stage: &Stage, action: Action) -> Work {
     monitor.stop(redis)
 }
 
-#[tokio::test]
-async fn a_list_beside_large_own_messages_reads_no_more_than_a_page() {
-    let stage = Stage::over_redis();
-    let list = cases::list_beside_own(&stage, 60, cases::LARGE).await;
+/// Makes a test of each case: its name, the case, and the figures of its work with their limits.
+macro_rules! bounded {
+    ($($test:ident: $case:ident($($argument:expr),*), $($figure:ident <= $max:expr),+;)*) => {$(
+        #[tokio::test]
+        async fn $test() {
+            let stage = Stage::over_redis();
+            let request = cases::$case(&stage, $($argument),*).await;
 
-    let work = work(&stage, list).await;
+            let work = work(&stage, request).await;
 
-    assert!(work.records() <= LARGE_RECORDS_MAX, "{} records of 250 KB", work.records());
+            $(assert!((0..=$max).contains(&work.$figure()), "{}: {}", stringify!($figure), work.$figure());)+
+        }
+    )*};
+}
+
+bounded! {
+    a_list_beside_large_own_messages_reads_no_more_than_a_page:
+        list_beside_own(60, cases::LARGE), records <= LARGE_RECORDS_MAX;
+    a_list_of_large_messages_reads_no_more_than_a_page:
+        list_large(40), records <= LARGE_RECORDS_MAX;
+    a_claim_of_large_messages_reads_no_more_than_it_returns:
+        claim_large(40), records <= LARGE_RECORDS_MAX;
+    a_pop_of_large_messages_reads_no_more_than_it_returns:
+        pop_large(40), records_max <= LARGE_MOVED_MAX;
+    a_post_of_many_messages_needs_few_commands:
+        post_many(), words_max <= WORDS_MAX, calls_max <= 100;
+    statistics_of_many_shards_need_several_scripts:
+        stats_of_shards(), calls_max <= CALLS_MAX;
+    each_script_releases_a_bounded_number_of_delayed_messages:
+        post_beside_delayed(3_000), calls_max <= CALLS_MAX;
+    a_release_needs_a_bounded_number_of_commands:
+        release(), calls_max <= 150;
+    each_step_of_a_bulk_get_reads_a_bounded_number_of_large_messages:
+        bulk_get(), records_max <= LARGE_RECORDS_MAX, records <= 2 * 20;
+    a_bulk_deletion_reads_no_bodies:
+        bulk_delete(), records <= 0, calls_max <= 150;
+    each_script_moves_few_large_dead_letters:
+        move_dead_letters(), records_max <= LARGE_MOVED_MAX;
+    each_step_of_a_redrive_moves_a_bounded_number_of_messages:
+        redrive(2_500, 1), calls_max <= CALLS_MAX, removed_max <= MOVED_MAX, words_max <= WORDS_MAX;
+    each_step_of_a_redrive_moves_few_large_messages:
+        redrive(10, cases::LARGE), records_max <= LARGE_MOVED_MAX;
 }
 
 #[tokio::test]
@@ -71,48 +107,6 @@ async fn a_list_beside_own_messages_examines_a_bounded_number_per_script() {
 }
 
 #[tokio::test]
-async fn a_list_of_large_messages_reads_no_more_than_a_page() {
-    let stage = Stage::over_redis();
-    let list = cases::list_large(&stage, 40).await;
-
-    let work = work(&stage, list).await;
-
-    assert!(work.records() <= LARGE_RECORDS_MAX, "{} records of 250 KB", work.records());
-}
-
-#[tokio::test]
-async fn a_claim_of_large_messages_reads_no_more_than_it_returns() {
-    let stage = Stage::over_redis();
-    let claim = cases::claim_large(&stage, 40).await;
-
-    let work = work(&stage, claim).await;
-
-    assert!(work.records() <= LARGE_RECORDS_MAX, "{} records of 250 KB", work.records());
-}
-
-#[tokio::test]
-async fn a_pop_of_large_messages_reads_no_more_than_it_returns() {
-    let stage = Stage::over_redis();
-    let pop = cases::pop_large(&stage, 40).await;
-
-    let work = work(&stage, pop).await;
-
-    assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one script", work.records_max());
-}
-
-#[tokio::test]
-async fn a_post_of_many_messages_needs_few_commands() {
-    let stage = Stage::over_redis();
-    let post = cases::post_many(&stage).await;
-
-    let work = work(&stage, post).await;
-
-    let longest = work.scripts().map(|script| script.words.len()).max().unwrap_or_default();
-    assert!(longest <= 2_200, "a script with {longest} arguments");
-    assert!(work.calls_max() <= 100, "{} calls in one script", work.calls_max());
-}
-
-#[tokio::test]
 async fn a_post_for_many_tenants_needs_a_bounded_number_of_commands_per_script() {
     for shards_per_tenant in [4, 1_024] {
         let stage = Stage::over_redis();
@@ -120,8 +114,7 @@ async fn a_post_for_many_tenants_needs_a_bounded_number_of_commands_per_script()
 
         let work = work(&stage, post).await;
 
-        let longest = work.scripts().map(|script| script.words.len()).max().unwrap_or_default();
-        assert!(longest <= 2_200, "a script with {longest} arguments");
+        assert!(work.words_max() <= WORDS_MAX, "a script with {} arguments", work.words_max());
         assert!(work.calls_max() <= TENANT_CALLS_MAX, "{} calls in one script", work.calls_max());
     }
 }
@@ -158,16 +151,6 @@ async fn a_waiter_beside_own_messages_continues_from_its_position() {
 }
 
 #[tokio::test]
-async fn statistics_of_many_shards_need_several_scripts() {
-    let stage = Stage::over_redis();
-    let stats = cases::stats_of_shards(&stage).await;
-
-    let work = work(&stage, stats).await;
-
-    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
-}
-
-#[tokio::test]
 async fn each_script_removes_a_bounded_number_of_expired_messages() {
     let stage = Stage::over_redis();
     let posts = cases::post_beside_expired(&stage, 3_000).await;
@@ -188,16 +171,6 @@ async fn each_script_expires_a_bounded_number_of_adjacent_messages() {
 
     assert!(work.removed_max() <= MEMBERS_MAX, "{} messages removed in one script", work.removed_max());
     assert!(work.scripts().count() > 4, "the list has removed what has expired");
-}
-
-#[tokio::test]
-async fn each_script_releases_a_bounded_number_of_delayed_messages() {
-    let stage = Stage::over_redis();
-    let post = cases::post_beside_delayed(&stage, 3_000).await;
-
-    let work = work(&stage, post).await;
-
-    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
 }
 
 #[tokio::test]
@@ -222,69 +195,4 @@ async fn empty_claims_expire_in_batches() {
 
     let calls: usize = work.scripts().map(|script| script.inner.len()).sum();
     assert!(calls <= 300, "{calls} calls for 300 claims that were empty");
-}
-
-#[tokio::test]
-async fn a_release_needs_a_bounded_number_of_commands() {
-    let stage = Stage::over_redis();
-    let release = cases::release(&stage).await;
-
-    let work = work(&stage, release).await;
-
-    assert!(work.calls_max() <= 150, "{} calls in one script", work.calls_max());
-}
-
-#[tokio::test]
-async fn each_step_of_a_bulk_get_reads_a_bounded_number_of_large_messages() {
-    let stage = Stage::over_redis();
-    let get = cases::bulk_get(&stage).await;
-
-    let work = work(&stage, get).await;
-
-    assert!(work.records_max() <= LARGE_RECORDS_MAX, "{} records of 250 KB in one step", work.records_max());
-    assert!(work.records() <= 2 * 20, "{} records for 20 messages", work.records());
-}
-
-#[tokio::test]
-async fn a_bulk_deletion_reads_no_bodies() {
-    let stage = Stage::over_redis();
-    let deletion = cases::bulk_delete(&stage).await;
-
-    let work = work(&stage, deletion).await;
-
-    assert_eq!(work.records(), 0, "records of 250 KB");
-    assert!(work.calls_max() <= 150, "{} calls in one script", work.calls_max());
-}
-
-#[tokio::test]
-async fn each_script_moves_few_large_dead_letters() {
-    let stage = Stage::over_redis();
-    let claim = cases::move_dead_letters(&stage).await;
-
-    let work = work(&stage, claim).await;
-
-    assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one script", work.records_max());
-}
-
-#[tokio::test]
-async fn each_step_of_a_redrive_moves_a_bounded_number_of_messages() {
-    let stage = Stage::over_redis();
-    let redrive = cases::redrive(&stage, 2_500, 1).await;
-
-    let work = work(&stage, redrive).await;
-
-    assert!(work.calls_max() <= CALLS_MAX, "{} calls in one script", work.calls_max());
-    assert!(work.removed_max() <= MOVED_MAX, "{} messages moved in one script", work.removed_max());
-    let longest = work.scripts().map(|script| script.words.len()).max().unwrap_or_default();
-    assert!(longest <= 2_200, "a script with {longest} arguments");
-}
-
-#[tokio::test]
-async fn each_step_of_a_redrive_moves_few_large_messages() {
-    let stage = Stage::over_redis();
-    let redrive = cases::redrive(&stage, 10, cases::LARGE).await;
-
-    let work = work(&stage, redrive).await;
-
-    assert!(work.records_max() <= LARGE_MOVED_MAX, "{} records of 250 KB in one step", work.records_max());
 }

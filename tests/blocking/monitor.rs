@@ -73,6 +73,11 @@ impl Work {
         self.scripts().map(|script| script.inner.len()).max().unwrap_or_default()
     }
 
+    /// Returns the largest number of words of a command that ran a script.
+    pub(crate) fn words_max(&self) -> usize {
+        self.scripts().map(|script| script.words.len()).max().unwrap_or_default()
+    }
+
     /// Returns how many records of messages were read, by scripts and by the driver.
     pub(crate) fn records(&self) -> usize {
         self.commands.iter().map(Command::records).sum()
