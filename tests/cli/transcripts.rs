@@ -4,34 +4,33 @@ use super::transcript::{check, check_with};
 use support::redis::RedisServer;
 use support::sukkal::{POOLING, Sukkal};
 
-#[test]
-fn queues_are_created_changed_and_deleted() {
-    check("tests/cli/transcripts/queues.txt", &Sukkal::start("memory:"));
+const ADMIN_MODE: (&str, &str) = ("SUKKAL_ADMIN_MODE", "true");
+
+/// Makes a test of each transcript: its name, its file, and the options of its service.
+macro_rules! transcripts {
+    ($($test:ident: $file:literal $(, $option:expr)*;)*) => {$(
+        #[test]
+        fn $test() {
+            let path = concat!("tests/cli/transcripts/", $file, ".txt");
+            check(path, &Sukkal::start_with("memory:", &[$($option),*]));
+        }
+    )*};
 }
 
-#[test]
-fn messages_are_posted_followed_and_deleted() {
-    check("tests/cli/transcripts/messages.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn messages_are_claimed_and_claims_renewed_and_released() {
-    check("tests/cli/transcripts/claims.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn queues_are_listed_with_the_numbers_of_their_messages() {
-    check("tests/cli/transcripts/queue-statistics.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn an_operator_lists_projects() {
-    check("tests/cli/transcripts/projects.txt", &Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]));
-}
-
-#[test]
-fn an_operator_sets_quotas() {
-    check("tests/cli/transcripts/quotas.txt", &Sukkal::start_with("memory:", &[("SUKKAL_ADMIN_MODE", "true")]));
+transcripts! {
+    queues_are_created_changed_and_deleted: "queues";
+    messages_are_posted_followed_and_deleted: "messages";
+    messages_are_claimed_and_claims_renewed_and_released: "claims";
+    queues_are_listed_with_the_numbers_of_their_messages: "queue-statistics";
+    an_operator_lists_projects: "projects", ADMIN_MODE;
+    an_operator_sets_quotas: "quotas", ADMIN_MODE;
+    paused_queues_hand_out_nothing_and_claims_are_listed: "pause";
+    messages_are_listed_with_their_states: "message-states";
+    dead_letters_are_listed_and_moved_back: "dead-letters";
+    topics_are_used_like_queues: "topics";
+    contexts_name_services_and_keep_credentials_secret: "contexts";
+    errors_say_what_to_change_and_have_exit_codes: "errors";
+    the_manual_the_completions_and_the_defaults_need_no_service: "manual";
 }
 
 #[test]
@@ -40,21 +39,6 @@ fn an_operator_manages_pools_and_flavors_and_moves_queues() {
     let sukkal = Sukkal::start_with("memory:", &POOLING);
     let variables = [("FIRST", &*first.url()), ("SECOND", &*second.url())];
     check_with("tests/cli/transcripts/pools.txt", &sukkal, &variables);
-}
-
-#[test]
-fn paused_queues_hand_out_nothing_and_claims_are_listed() {
-    check("tests/cli/transcripts/pause.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn messages_are_listed_with_their_states() {
-    check("tests/cli/transcripts/message-states.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn dead_letters_are_listed_and_moved_back() {
-    check("tests/cli/transcripts/dead-letters.txt", &Sukkal::start("memory:"));
 }
 
 #[test]
@@ -70,29 +54,9 @@ fn subscriptions_are_created_paused_and_deleted() {
 }
 
 #[test]
-fn topics_are_used_like_queues() {
-    check("tests/cli/transcripts/topics.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
 fn tokens_are_shown_once_and_authenticate_requests() {
     let strategies = [("SUKKAL_AUTH__STRATEGIES", "none,tokens")];
     check("tests/cli/transcripts/tokens.txt", &Sukkal::start_with("memory:", &strategies));
-}
-
-#[test]
-fn contexts_name_services_and_keep_credentials_secret() {
-    check("tests/cli/transcripts/contexts.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn errors_say_what_to_change_and_have_exit_codes() {
-    check("tests/cli/transcripts/errors.txt", &Sukkal::start("memory:"));
-}
-
-#[test]
-fn the_manual_the_completions_and_the_defaults_need_no_service() {
-    check("tests/cli/transcripts/manual.txt", &Sukkal::start("memory:"));
 }
 
 #[test]
