@@ -1,26 +1,23 @@
 //! `openapi.yaml` and the service have the same paths, methods and limits.
 
 use std::collections::BTreeSet;
-use std::future::{Future, ready};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::api::http::{Settings, WebSocketLimits, routes};
-use sukkal::api::wire::checksum::Checksums;
+use sukkal::api::http::{Settings, routes};
 use sukkal::api::wire::claims::TERM_FIELDS;
 use sukkal::api::wire::messages::{MESSAGE_FIELDS, MESSAGES};
 use sukkal::api::wire::metadata_patch::OPERATION_FIELDS;
 use sukkal::api::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
-use sukkal::auth::{AuthenticationError, Identity};
-use sukkal::authentication::{Authenticator, TokenStrategy};
+use sukkal::app;
 use sukkal::config::Config;
+use sukkal_domain::AuthStrategy;
 use sukkal_domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN};
 use sukkal_domain::sharding::SHARDS_MAX;
-use sukkal_domain::{AuthStrategy, ClientIdRule};
+use sukkal_storage::embedded::EmbeddedStore;
 
+use crate::auth::matrix::ENVIRONMENT;
 use support::sukkal::Sukkal;
 
 pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi.yaml");
@@ -32,39 +29,11 @@ pub(super) const WEBSOCKET: &str = "GET /v2/websocket";
 /// Keys of a path item in the contract that are not methods.
 const NO_METHODS: [&str; 4] = ["parameters", "summary", "description", "servers"];
 
-/// Turns the strategy `tokens` on, without any token.
-struct NoTokens;
-
-impl TokenStrategy for NoTokens {
-    fn identify<'a>(
-        &'a self,
-        _token: &'a str,
-        _service_token: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
-        Box::pin(ready(Err(AuthenticationError::Refused("there are no tokens".to_owned()))))
-    }
-}
-
 /// Settings with which the service has all its routes.
-pub(crate) fn with_all_routes() -> Settings {
-    Settings {
-        admin_mode: true,
-        pooling: true,
-        authenticator: Arc::new(Authenticator::default().with_tokens(Box::new(NoTokens))),
-        client_id: ClientIdRule::Uuid,
-        client_id_is_optional: false,
-        default_project: None,
-        cors_origins: None,
-        public_path: String::new(),
-        bound_names: Vec::new(),
-        client_timeout: Duration::MAX,
-        signer: None,
-        checksums: Checksums::Hidden,
-        stream_heartbeat: Duration::MAX,
-        console: false,
-        websocket: WebSocketLimits::default(),
-        audit: None,
-    }
+pub(crate) fn with_all_routes() -> Arc<Settings> {
+    let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = Config::load(None, environment, &[]).unwrap();
+    app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap().settings
 }
 
 #[test]
