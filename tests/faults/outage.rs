@@ -59,16 +59,22 @@ impl Scene {
     }
 }
 
-#[tokio::test]
-async fn requests_get_503_until_a_killed_redis_is_back() {
+/// All requests are refused in time while the store is broken in this way, and work again soon
+/// after it has been mended.
+async fn survives(break_it: impl FnOnce(&Scene), mend: impl FnOnce(&Scene)) {
     let scene = Scene::start().await;
 
-    scene.redis.kill();
+    break_it(&scene);
     all_refused(&scene.send_all().await);
     all_refused(&scene.send_all().await);
-    scene.redis.restart();
+    mend(&scene);
 
     scene.all_work_again().await;
+}
+
+#[tokio::test]
+async fn requests_get_503_until_a_killed_redis_is_back() {
+    survives(|scene| scene.redis.kill(), |scene| scene.redis.restart()).await;
 }
 
 #[tokio::test]
@@ -88,14 +94,7 @@ async fn later_requests_do_not_wait_for_a_redis_that_is_known_to_be_down() {
 
 #[tokio::test]
 async fn requests_get_503_until_a_suspended_redis_resumes() {
-    let scene = Scene::start().await;
-
-    scene.redis.pause();
-    all_refused(&scene.send_all().await);
-    all_refused(&scene.send_all().await);
-    scene.redis.resume();
-
-    scene.all_work_again().await;
+    survives(|scene| scene.redis.pause(), |scene| scene.redis.resume()).await;
 }
 
 #[tokio::test]
@@ -116,41 +115,29 @@ async fn requests_get_a_response_in_time_if_redis_is_suspended_meanwhile() {
 
 #[tokio::test]
 async fn requests_get_503_until_a_silent_network_recovers() {
-    let scene = Scene::start().await;
-
-    scene.proxy.black_hole();
-    all_refused(&scene.send_all().await);
-    all_refused(&scene.send_all().await);
-    scene.proxy.restore();
-
-    scene.all_work_again().await;
+    survives(|scene| scene.proxy.black_hole(), |scene| scene.proxy.restore()).await;
 }
 
 #[tokio::test]
 async fn requests_get_503_if_the_network_accepts_connections_but_forwards_nothing() {
-    let scene = Scene::start().await;
-
-    scene.proxy.black_hole();
-    scene.proxy.cut();
-    all_refused(&scene.send_all().await);
-    all_refused(&scene.send_all().await);
-    scene.proxy.cut();
-    scene.proxy.restore();
-
-    scene.all_work_again().await;
+    let black_hole = |scene: &Scene| {
+        scene.proxy.black_hole();
+        scene.proxy.cut();
+    };
+    let mend = |scene: &Scene| {
+        scene.proxy.cut();
+        scene.proxy.restore();
+    };
+    survives(black_hole, mend).await;
 }
 
 #[tokio::test]
 async fn requests_get_503_while_redis_refuses_connections() {
-    let scene = Scene::start().await;
-
-    scene.proxy.refuse();
-    scene.proxy.cut();
-    all_refused(&scene.send_all().await);
-    all_refused(&scene.send_all().await);
-    scene.proxy.restore();
-
-    scene.all_work_again().await;
+    let refuse = |scene: &Scene| {
+        scene.proxy.refuse();
+        scene.proxy.cut();
+    };
+    survives(refuse, |scene| scene.proxy.restore()).await;
 }
 
 #[tokio::test]
