@@ -1,16 +1,11 @@
 //! How many requests the console sends.
 
-use std::fs;
-use std::process::Child;
 use std::time::Duration;
 
 use serde_json::json;
-use tempfile::TempDir;
 
 use super::service::{Service, Store};
 use super::{Console, PROJECT, create, post};
-use support::ports::{first_that_starts, free_port};
-use support::redis::{child_command, start_listening};
 use support::sukkal::Sukkal;
 
 /// Notes when the page sends requests, in milliseconds of its clock, and how many have no response.
@@ -43,42 +38,6 @@ const KEEP_STREAMED: &str = "
         window.hasEnded ||= part.done;
         return part;
     };";
-
-/// nginx, which serves a service below the path `/tools/sukkal/`.
-pub(super) struct Prefix {
-    process: Child,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl Prefix {
-    pub(super) fn start(sukkal: &Sukkal) -> Self {
-        first_that_starts(|| {
-            let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-            let text = format!(
-                "daemon off; pid nginx.pid; error_log stderr; worker_processes 1; events {{ }}
-                http {{ access_log off; server {{ listen 127.0.0.1:{port};
-                location /tools/sukkal/ {{ proxy_pass http://{}/; proxy_http_version 1.1; proxy_set_header Host $http_host; }} }} }}",
-                sukkal.address()
-            );
-            fs::write(folder.path().join("nginx.conf"), text).unwrap();
-            let mut nginx = child_command("nginx");
-            nginx.args(["-p", folder.path().to_str().unwrap(), "-c", "nginx.conf"]);
-            start_listening(nginx, port).map(|process| Self { process, port, _folder: folder })
-        })
-    }
-
-    pub(super) fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
-    }
-}
-
-impl Drop for Prefix {
-    fn drop(&mut self) {
-        let _dead_already = self.process.kill();
-        let _reaped = self.process.wait();
-    }
-}
 
 /// The time is that of the page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Console, PROJECT, create, open_orders, post};
 use crate::auth::stub_keystone;
 use crate::http::answered;
+use crate::operations::proxies::Proxy;
 use support::sukkal::{CLIENT, Sukkal};
 
 /// Returns a service whose callers need a token, and the token of its admin.
@@ -198,8 +199,13 @@ async fn the_console_can_be_switched_off_and_its_files_are_protected() {
 async fn the_console_and_the_reference_work_behind_a_path_prefix() {
     let sukkal = Sukkal::start("memory:");
     post(&sukkal.project("demo"), "orders", &[json!(1)]).await;
-    let proxy = super::requests::Prefix::start(&sukkal);
-    let console = Console::open(&proxy.url("/tools/sukkal/console#/queues")).await;
+    let config = "
+        events {}
+        http { access_log off; server { listen 8080; location /tools/sukkal/ {
+            proxy_pass http://127.0.0.1:8888/; proxy_http_version 1.1; proxy_set_header Host $http_host;
+        } } }";
+    let proxy = Proxy::nginx_with(config, [sukkal.address(); 2]);
+    let console = Console::open(&format!("{}{}", proxy.url(), "/tools/sukkal/console#/queues")).await;
 
     console.shows("orders").await;
     console.click("API").await;

@@ -3,7 +3,7 @@
 
 mod dashboard;
 mod prefix;
-mod proxies;
+pub(crate) mod proxies;
 mod rolling_restarts;
 mod runbook;
 mod service_unit;

@@ -22,7 +22,7 @@ use support::redis::{RedisServer, child_command, start_listening};
 use support::sukkal::{Api, Sukkal};
 
 /// A proxy that is killed on drop.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     process: Child,
     port: u16,
     _folder: TempDir,
@@ -54,7 +54,7 @@ impl Proxy {
     }
 
     /// Starts nginx.
-    pub(super) fn nginx_with(config: &str, servers: [&str; 2]) -> Self {
+    pub(crate) fn nginx_with(config: &str, servers: [&str; 2]) -> Self {
         Self::start(config, servers, |folder| {
             let folder = folder.to_str().unwrap();
             let own = "daemon off; pid nginx.pid; error_log stderr;";
@@ -62,7 +62,7 @@ impl Proxy {
         })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
