@@ -1,22 +1,18 @@
 //! A subscriber: an HTTP server that records what it receives, and answers as the test says.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use support::ports;
+use support::http_stub::{self, HttpStub, Request};
+use support::lock;
 
 /// Maximum time that a test waits for a notification.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,10 +44,17 @@ pub(crate) enum Answer {
 
 /// A running endpoint. It stops when this is dropped.
 pub(crate) struct Endpoint {
-    url: String,
     received: Arc<Mutex<Vec<Received>>>,
     count: watch::Receiver<usize>,
-    server: JoinHandle<()>,
+    server: HttpStub,
+}
+
+impl From<Request> for Received {
+    fn from(request: Request) -> Self {
+        let Request { at, path_and_query, headers, body, .. } = request;
+        let path = path_and_query.split('?').next().unwrap_or_default().to_owned();
+        Self { at, path, headers, text: body }
+    }
 }
 
 impl Received {
@@ -78,44 +81,29 @@ impl Endpoint {
 
     /// Starts an endpoint that answers as `answer` decides for each notification.
     pub(crate) fn answering(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = ports::listen();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let received = Arc::<Mutex<Vec<Received>>>::default();
         let (counter, count) = watch::channel(0);
         let (answer, counter, record) = (Arc::new(answer), Arc::new(counter), received.clone());
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let server = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (answer, counter, record) = (answer.clone(), counter.clone(), record.clone());
-                let service = service_fn(move |request| {
-                    let (answer, counter, record) = (answer.clone(), counter.clone(), record.clone());
-                    async move {
-                        let notification = read(request).await;
-                        let answer = answer(&notification);
-                        {
-                            let mut record = lock(&record);
-                            record.push(notification);
-                            // Under the lock, so that the number of an earlier one is not sent
-                            // later.
-                            counter.send_replace(record.len());
-                        }
-                        respond(answer).await
-                    }
-                });
-                connections.spawn(async move {
-                    let _reset = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-                });
+        let server = HttpStub::start(move |request| {
+            let (answer, counter, record) = (answer.clone(), counter.clone(), record.clone());
+            async move {
+                let notification = Received::from(request);
+                let answer = answer(&notification);
+                {
+                    let mut record = lock(&record);
+                    record.push(notification);
+                    // Under the lock, so that the number of an earlier one is not sent later.
+                    counter.send_replace(record.len());
+                }
+                respond(answer).await
             }
         });
-        Self { url, received, count, server }
+        Self { received, count, server }
     }
 
     /// Returns the URL of a path of the endpoint.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
+        format!("{}{path}", self.server.url)
     }
 
     /// Returns what the endpoint has received so far.
@@ -139,20 +127,8 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn read(request: Request<Incoming>) -> Received {
-    let (head, body) = request.into_parts();
-    let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Received { at: Instant::now(), path: head.uri.path().to_owned(), headers: head.headers, text }
-}
-
 /// Returns the response. An error closes the connection.
-async fn respond(answer: Answer) -> Result<Response<Full<Bytes>>, std::io::Error> {
+async fn respond(answer: Answer) -> http_stub::Answer {
     let status = |status| {
         let mut response = Response::new(Full::from("an answer"));
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
@@ -176,8 +152,4 @@ async fn respond(answer: Answer) -> Result<Response<Full<Bytes>>, std::io::Error
         Answer::Reset => return Err(std::io::Error::other("reset")),
         Answer::Hang => std::future::pending::<Result<_, Infallible>>().await.unwrap(),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

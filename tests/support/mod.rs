@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod collector;
 pub mod events;
 pub mod exposition;
+pub mod http_stub;
 pub mod memory;
 pub mod node;
 pub mod plain_http;
@@ -44,6 +45,6 @@ pub fn root() -> &'static Path {
 }
 
 /// Locks a value, also after another thread has panicked while it used it.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,26 +3,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use axum::http::{Request as HttpRequest, Response, StatusCode};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use axum::http::{Response, StatusCode};
+use http_body_util::Full;
 use serde_json::Value;
-use socket2::SockRef;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::fleet::pool_of;
 use super::history::Request;
 use super::queue_of;
-use support::ports;
+use support::http_stub::{self, Answer, HttpStub};
+use support::lock;
 use support::random::Random;
 
 /// Longest wait before an answer.
@@ -43,9 +37,8 @@ enum Decision {
 
 /// A running endpoint. It stops when this is dropped.
 pub(super) struct Receiver {
-    url: String,
     state: Arc<State>,
-    server: JoinHandle<()>,
+    server: HttpStub,
 }
 
 struct State {
@@ -66,33 +59,17 @@ struct Log {
 
 impl Receiver {
     pub(super) fn start(seed: u64, is_long: bool, started: Instant) -> Self {
-        let listener = ports::listen();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         let (log, delivered) = (Mutex::default(), watch::Sender::new(0));
         let state = Arc::new(State { seed, is_long, started, log, delivered });
         let of_server = state.clone();
-        let server = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                while connections.try_join_next().is_some() {}
-                // Closing a connection resets it.
-                SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-                let state = of_server.clone();
-                let service = service_fn(move |request| state.clone().receive(request));
-                connections.spawn(async move {
-                    let _reset = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-        Self { url, state, server }
+        // Closing a connection resets it.
+        let server = HttpStub::with_linger(Some(Duration::ZERO), move |request| of_server.clone().receive(request));
+        Self { state, server }
     }
 
     /// Returns the URL of a subscription.
     pub(super) fn url(&self, subscription: usize) -> String {
-        format!("{}/{subscription}", self.url)
+        format!("{}/{subscription}", self.server.url)
     }
 
     /// Returns the number of different messages that were acknowledged, added up over all
@@ -116,20 +93,12 @@ impl Receiver {
     }
 }
 
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
 impl State {
-    async fn receive(self: Arc<Self>, request: HttpRequest<Incoming>) -> io::Result<Response<Full<Bytes>>> {
-        let (head, body) = request.into_parts();
-        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-        let subscription: usize = head.uri.path()[1..].parse().unwrap();
-        let notification: Value = serde_json::from_slice(&body).unwrap();
+    async fn receive(self: Arc<Self>, request: http_stub::Request) -> Answer {
+        let subscription: usize = request.path_and_query[1..].parse().unwrap();
+        let notification: Value = serde_json::from_slice(&request.body).unwrap();
         let message = usize::try_from(notification["body"].as_u64().unwrap()).unwrap();
-        let message_id = head.headers["webhook-id"].to_str().unwrap().to_owned();
+        let message_id = request.header("webhook-id").to_owned();
         let (number, attempt) = {
             let mut log = self.log();
             let attempt = log.attempts.entry((subscription, message)).or_default();
@@ -172,7 +141,7 @@ impl State {
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.log)
     }
 }
 
