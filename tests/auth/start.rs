@@ -1,7 +1,7 @@
 //! Which strategies a server needs to start.
 
 use super::{STRATEGIES, TRUSTED_PROXIES};
-use crate::faults::process::{Program, refused};
+use crate::faults::process::refused;
 use crate::http::answered;
 use support::ports::free_port;
 use support::sukkal::Sukkal;
@@ -19,18 +19,16 @@ fn without_strategies_only_a_loopback_address_is_served() {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
     for bind in ["127.0.0.2:0", "localhost:0", "0"] {
-        let program = Program::start(&["--bind", bind, "--store", "memory:"], &[]);
+        let program = Sukkal::launch(&["--bind", bind, "--store", "memory:"], &[]);
 
-        assert!(program.address.ip().is_loopback());
+        assert!(program.socket_address().ip().is_loopback());
     }
 }
 
 #[test]
 fn the_strategy_none_on_another_address_is_a_warning() {
     let warnings = |bind: &str, environment: &[(&str, &str)]| {
-        let program = Program::start(&["--bind", bind, "--store", "memory:"], environment);
-        let is_warning = |line: &&String| line.contains("\"WARN\"");
-        program.lines_before.iter().filter(is_warning).cloned().collect::<Vec<_>>()
+        Sukkal::launch(&["--bind", bind, "--store", "memory:"], environment).first_warnings()
     };
     let proxy = [(STRATEGIES, "proxy"), (TRUSTED_PROXIES, "127.0.0.1")];
 

@@ -3,18 +3,17 @@
 use std::path::Path;
 
 use super::client::{command, text};
-use crate::faults::process::Program;
 use support::certificates::Authority;
 use support::redis::child_command;
 use support::sukkal::Sukkal;
 
 /// Serves every address of this machine.
-fn serve(folder: &Path) -> Program {
+fn serve(folder: &Path) -> Sukkal {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let [certificate, key] = [file("certificate.pem"), file("key.pem")];
     let tls = [("SUKKAL_TLS__CERTIFICATE", certificate.as_str()), ("SUKKAL_TLS__KEY", &key)];
     let environment = [&tls[..], &[("SUKKAL_AUTH__STRATEGIES", "none")]].concat();
-    Program::start(&["--bind", ":0", "--store", "memory:"], &environment)
+    Sukkal::launch(&["--bind", ":0", "--store", "memory:"], &environment)
 }
 
 /// Returns the command of the guide that makes a self-signed certificate.
@@ -27,7 +26,7 @@ fn recipe() -> String {
 }
 
 /// Makes a certificate with this command, and returns the service that uses it.
-fn serve_with(folder: &Path, recipe: &str) -> Program {
+fn serve_with(folder: &Path, recipe: &str) -> Sukkal {
     let made = child_command("sh").args(["-c", recipe]).current_dir(folder).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     serve(folder)
@@ -47,7 +46,7 @@ fn ping(url: &str, cacert: Option<&Path>) -> (Option<i32>, String) {
 fn a_self_signed_certificate_of_the_guide_is_trusted_if_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let service = serve_with(folder.path(), &recipe());
-    let url = |host: &str| format!("https://{host}:{}", service.address.port());
+    let url = |host: &str| format!("https://{host}:{}", service.socket_address().port());
     let own = folder.path().join("certificate.pem");
 
     for host in ["localhost", "127.0.0.1"] {
@@ -72,7 +71,7 @@ fn a_self_signed_certificate_of_the_guide_is_trusted_if_it_is_named() {
 fn a_context_remembers_which_certificates_are_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let service = serve_with(folder.path(), &recipe());
-    let add = format!("context add own --url https://localhost:{} --cacert", service.address.port());
+    let add = format!("context add own --url https://localhost:{} --cacert", service.socket_address().port());
     let run = |words: &str, file: Option<&str>| {
         let mut command = command("", words);
         command.args(file).env("XDG_CONFIG_HOME", folder.path());
@@ -96,7 +95,7 @@ fn other_certificates_and_services_without_tls_are_explained() {
 
     for (address, reason) in [
         (
-            format!("localhost:{}", service.address.port()),
+            format!("localhost:{}", service.socket_address().port()),
             "is that of an authority (CA:TRUE), which services cannot use",
         ),
         (plain.address().to_owned(), "the service does not use TLS at this port"),
@@ -118,8 +117,8 @@ fn a_service_that_requires_client_certificates_is_used_with_one() {
         ("SUKKAL_TLS__CLIENT_CA", &ca),
         ("SUKKAL_TLS__CLIENT_CERTIFICATE", "required"),
     ];
-    let service = Program::start(&["--bind", "127.0.0.1:0", "--store", "memory:"], &environment);
-    let url = format!("https://localhost:{}", service.address.port());
+    let service = Sukkal::launch(&["--bind", "127.0.0.1:0", "--store", "memory:"], &environment);
+    let url = format!("https://localhost:{}", service.socket_address().port());
     let both = client.certificate.with_extension("both");
     let parts = [&client.certificate, &client.key].map(|file| std::fs::read(file).unwrap());
     std::fs::write(&both, parts.concat()).unwrap();

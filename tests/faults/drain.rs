@@ -5,10 +5,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::process::Program;
 use support::ports::free_port;
 use support::redis::{RedisServer, child_command};
-use support::sukkal::{CLIENT, binary};
+use support::sukkal::{CLIENT, Sukkal, binary};
 use support::waiting::block_until;
 
 const BODY: &str = r#"{"messages":[{"body":"the last"}]}"#;
@@ -26,7 +25,7 @@ fn requests_under_way_are_answered_and_new_ones_refused() {
 
         program.signal(signal);
         program.wait_until_logged("draining");
-        block_until("nothing new is taken", || TcpStream::connect(program.address).is_err());
+        block_until("nothing new is taken", || TcpStream::connect(program.address()).is_err());
         let answer = posting.finish();
         let status = program.wait();
 
@@ -58,7 +57,7 @@ fn writes_that_wait_for_the_store_are_answered() {
 fn idle_connections_do_not_delay_the_shutdown() {
     let redis = RedisServer::start();
     let mut program = start(&redis, &[]);
-    let _never_used = TcpStream::connect(program.address).unwrap();
+    let _never_used = TcpStream::connect(program.address()).unwrap();
     let mut kept_alive = connect(&program);
     kept_alive.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = [0; 12];
@@ -104,7 +103,7 @@ fn a_service_that_is_to_stop_says_so_everywhere_and_answers_until_the_drain_dela
         let mut command = child_command(binary());
         command
             .arg("ready")
-            .env(name, if name == "SUKKAL_BIND" { program.address.to_string() } else { operations.clone() });
+            .env(name, if name == "SUKKAL_BIND" { program.address().to_owned() } else { operations.clone() });
         command.output().unwrap()
     };
 
@@ -159,12 +158,12 @@ fn an_unavailable_store_does_not_delay_the_shutdown() {
     assert!(start.elapsed() < Duration::from_secs(2) + PROMPT, "it took {:?}", start.elapsed());
 }
 
-fn start(redis: &RedisServer, environment: &[(&str, &str)]) -> Program {
-    Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &redis.url()], environment)
+fn start(redis: &RedisServer, environment: &[(&str, &str)]) -> Sukkal {
+    Sukkal::launch(&["serve", "--bind", "127.0.0.1:0", "--store", &redis.url()], environment)
 }
 
-fn connect(program: &Program) -> TcpStream {
-    let stream = TcpStream::connect(program.address).unwrap();
+fn connect(program: &Sukkal) -> TcpStream {
+    let stream = TcpStream::connect(program.address()).unwrap();
     stream.set_read_timeout(Some(SILENCE_MAX)).unwrap();
     stream
 }
@@ -187,7 +186,7 @@ fn get(connection: &mut BufReader<TcpStream>, path: &str) -> Vec<String> {
 struct Posting(BufReader<TcpStream>);
 
 impl Posting {
-    fn begin(program: &Program) -> Self {
+    fn begin(program: &Sukkal) -> Self {
         let mut stream = connect(program);
         let length = BODY.len();
         write!(

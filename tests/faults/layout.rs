@@ -2,7 +2,7 @@
 
 use tokio::task::yield_now;
 
-use super::process::{Program, refused};
+use super::process::refused;
 use support::cluster::RedisCluster;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
@@ -44,7 +44,7 @@ fn the_layout_without_a_version_is_refused() {
 #[test]
 fn a_process_exits_when_its_store_returns_with_another_layout() {
     let redis = RedisServer::start();
-    let mut sukkal = Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &redis.url()], &[]);
+    let mut sukkal = Sukkal::launch(&["serve", "--bind", "127.0.0.1:0", "--store", &redis.url()], &[]);
     block_until("the store has a version", || redis.command(&["EXISTS", LAYOUT]).as_int() == 1);
 
     redis.command(&["SET", LAYOUT, "99"]);

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use serde_json::json;
 
-use super::process::{Program, refused};
+use super::process::refused;
 use support::redis::RedisServer;
 use support::sukkal::{CLIENT, Sukkal};
 
@@ -368,11 +368,11 @@ async fn an_address_can_be_a_name_or_only_a_port() {
         (&["--config", file], None, &here),
     ] {
         let environment: Vec<_> = environment.into_iter().collect();
-        let program = Program::start(&[arguments, &["--store", "memory:"]].concat(), &environment);
+        let program = Sukkal::launch(&[arguments, &["--store", "memory:"]].concat(), &environment);
 
-        let url = format!("http://127.0.0.1:{}/healthz", program.address.port());
+        let url = format!("http://127.0.0.1:{}/healthz", program.socket_address().port());
         assert_eq!(support::plain_http::get(url).await.unwrap().status(), 204);
-        assert!(is_expected(program.address), "{arguments:?} {environment:?}: {}", program.address);
+        assert!(is_expected(program.socket_address()), "{arguments:?} {environment:?}: {}", program.address());
     }
 }
 
@@ -384,10 +384,9 @@ fn harmless_mistakes_are_logged() {
         ("SUKKAL_SIGNED_URL__SECRET_KEY", "a secret that is only used in tests"),
     ];
 
-    let program = Program::start(&["--bind", "0", "--store", "memory:"], &environment);
+    let program = Sukkal::launch(&["--bind", "0", "--store", "memory:"], &environment);
 
-    let warnings: Vec<&str> =
-        program.lines_before.iter().filter(|line| line.contains("\"WARN\"")).map(String::as_str).collect();
+    let warnings = program.first_warnings();
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
     assert!(
         warnings[0].contains("SUKKAL_STROE does not name an option and is ignored; did you mean SUKKAL_STORE?"),
@@ -434,7 +433,7 @@ async fn environment_and_flags_override_the_file() {
     let arguments = ["--config", file.path().to_str().unwrap(), "--bind", "127.0.0.1:0"];
     let environment = [("SUKKAL_STORE", &url[..]), ("SUKKAL_TRANSPORT__MAX_QUEUES_PER_PAGE", "6")];
 
-    let program = Program::start(&arguments, &environment);
+    let program = Sukkal::launch(&arguments, &environment);
     let get = |path: &str| request(&program, reqwest::Method::GET, path).send();
     let post = |ttl: u32| {
         let body = json!({ "messages": [{ "ttl": ttl, "body": 1 }] });
@@ -447,9 +446,9 @@ async fn environment_and_flags_override_the_file() {
     assert_eq!(get("/v2/queues?limit=7").await.unwrap().status(), 400);
 }
 
-fn request(program: &Program, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+fn request(program: &Sukkal, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
     support::plain_http::client()
-        .request(method, format!("http://{}{path}", program.address))
+        .request(method, program.url(path))
         .header("Client-ID", CLIENT)
         .header("X-Project-ID", "options-file")
 }

@@ -7,7 +7,6 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::process::Program;
 use support::cluster::RedisCluster;
 use support::events::Events;
 use support::exposition::Exposition;
@@ -148,8 +147,8 @@ async fn a_drain_responds_to_waiters_and_other_processes_take_over() {
     for store in ["redis", "memory"] {
         let redis = RedisServer::start();
         let uri = if store == "redis" { redis.url() } else { "memory:".to_owned() };
-        let mut first = Program::start(&["serve", "--bind", "127.0.0.1:0", "--store", &uri], &[]);
-        let url = format!("http://{}", first.address);
+        let mut first = Sukkal::launch(&["serve", "--bind", "127.0.0.1:0", "--store", &uri], &[]);
+        let url = first.url("");
         let api = Api::new(url.clone(), PROJECT);
         let mut events = Events::open(api.get(FEED)).await;
         post(&api, "before").await;

@@ -1,5 +1,6 @@
 //! A Sukkal process on a free port, and a client that adds the headers that every request needs.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -94,19 +95,8 @@ impl Sukkal {
 
     /// Starts a server that listens on this address, with environment variables set.
     pub fn start_where(bind: &str, store: &str, environment: &[(&str, &str)]) -> Self {
-        secrets::note_environment(environment);
         secrets::note_store(store);
-        let mut command = child_command(binary());
-        command.args(["serve", "--bind", bind, "--store", store]);
-        command.envs(environment.iter().copied());
-        let mut process = spawn_logging(command);
-        let (log, (sender, listening)) = (Arc::default(), mpsc::channel());
-        let follower = Some(follow(process.stderr.take().expect("stderr is piped"), Arc::clone(&log), sender));
-        let address = listening.recv_timeout(POLL_TIMEOUT).unwrap_or_else(|error| {
-            let _dead_already = process.kill();
-            panic!("sukkal does not listen: {error}: {:#?}", lock(&log));
-        });
-        let server = Self { process, address, log, follower };
+        let server = Self::launch(&["serve", "--bind", bind, "--store", store], environment);
         let logs_connections = environment.iter().all(|(name, _)| *name != LOG_FILTER);
         if store.starts_with("redis") && logs_connections {
             block_until("the server knows whether it can use the store", || {
@@ -114,6 +104,21 @@ impl Sukkal {
             });
         }
         server
+    }
+
+    /// Starts a server with these arguments and environment variables, and waits until it listens.
+    pub fn launch<A: AsRef<OsStr>>(arguments: &[A], environment: &[(&str, &str)]) -> Self {
+        secrets::note_environment(environment);
+        let mut command = child_command(binary());
+        command.args(arguments).envs(environment.iter().copied());
+        let mut process = spawn_logging(command);
+        let (log, (sender, listening)) = (Arc::default(), mpsc::channel());
+        let follower = Some(follow(process.stderr.take().expect("stderr is piped"), Arc::clone(&log), sender));
+        let address = listening.recv_timeout(POLL_TIMEOUT).unwrap_or_else(|error| {
+            let _dead_already = process.kill();
+            panic!("sukkal does not listen: {error}: {:#?}", lock(&log));
+        });
+        Self { process, address, log, follower }
     }
 
     /// Returns the URL of a path: `http://127.0.0.1:PORT` and the path.
@@ -124,6 +129,10 @@ impl Sukkal {
     /// Returns `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    pub fn socket_address(&self) -> SocketAddr {
+        self.address.parse().expect("a server logs its address")
     }
 
     /// Returns the id of the process.
@@ -139,6 +148,18 @@ impl Sukkal {
     /// Returns the log lines so far.
     pub fn log(&self) -> Vec<String> {
         lock(&self.log).clone()
+    }
+
+    /// Returns the warnings from before the server listened.
+    pub fn first_warnings(&self) -> Vec<String> {
+        let log = self.log().into_iter().take_while(|line| !line.contains(&message_field("listening")));
+        log.filter(|line| line.contains("\"WARN\"")).collect()
+    }
+
+    /// Waits until the server has logged this message. Blocks the runtime.
+    pub fn wait_until_logged(&self, message: &str) {
+        let field = message_field(message);
+        block_until(message, || self.log().iter().any(|line| line.contains(&field)));
     }
 
     /// Waits until the log has a line that contains a text. Returns all such lines.
@@ -168,7 +189,8 @@ impl Sukkal {
         self.signal("CONT");
     }
 
-    fn signal(&self, name: &str) {
+    /// Sends the process a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
         let id = self.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill can be run");
         assert!(status.success(), "kill -{name} {id}");
@@ -205,6 +227,11 @@ impl Drop for Sukkal {
             assert_eq!(secrets::find(&self.log()), None, "the log has a secret");
         }
     }
+}
+
+/// Returns what a line of the log contains if its message is this one.
+fn message_field(message: &str) -> String {
+    format!("\"message\":\"{message}\"")
 }
 
 fn spawn_logging(mut command: Command) -> Child {

@@ -10,8 +10,9 @@ use sukkal_storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use sukkal_storage::{ClaimStore, Maintenance, QueueStore};
 use tempfile::TempDir;
 
-use super::super::process::{Program, refused};
+use super::super::process::refused;
 use super::{assert_consistent, metadata, post, queue};
+use support::sukkal::Sukkal;
 
 const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
 const CONTENTS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("contents");
@@ -47,7 +48,7 @@ fn a_second_process_reports_the_lock_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let store = uri(folder.path());
     let arguments = ["serve", "--bind", "127.0.0.1:0", "--store", &store];
-    let _first = Program::start(&arguments, &[]);
+    let _first = Sukkal::launch(&arguments, &[]);
 
     for arguments in [&arguments[..], &["check", "--store", &store]] {
         let (code, said) = refused(arguments, &[]);
