@@ -19,8 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
-use sukkal_storage::embedded::{EmbeddedStore, Fsync};
+use sukkal_storage::embedded::EmbeddedStore;
 use tokio::time::{sleep, timeout};
 
 use self::actors::{DRAINERS, PRODUCERS, TestContext, WORKERS, Work};
@@ -31,9 +30,9 @@ use self::wire::{PROJECT, Wire};
 use support::cluster::{RedisCluster, SlotMover};
 use support::redis::{RedisServer, Reply};
 use support::sukkal::Api;
-use support::test_bed::{Server, ServerUrls, TestBed};
+use support::test_bed::{Home, Server, ServerUrls, TestBed, queue_id};
 use support::timeline::{Disturbances, disturbances, save_history, start_actors};
-use support::{campaign, random, report};
+use support::{campaign, campaigns, random, report};
 
 /// The name of the campaign in the report.
 const CAMPAIGN: &str = "exclusive_claims";
@@ -73,19 +72,23 @@ enum Kind {
     Fair,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_under_one_live_claim() {
-    check_exclusiveness("standalone", on_one_server(), Kind::Plain).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_of_a_fair_queue_is_under_one_live_claim() {
-    check_exclusiveness("standalone, fair", on_one_server(), Kind::Fair).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_under_one_live_claim_in_a_cluster() {
-    check_exclusiveness("cluster", in_a_cluster(&Arc::new(RedisCluster::start())), Kind::Plain).await;
+campaigns! {
+    a_message_is_under_one_live_claim:
+        check_exclusiveness("standalone", &Home::redis(), Kind::Plain);
+    a_message_of_a_fair_queue_is_under_one_live_claim:
+        check_exclusiveness("standalone, fair", &Home::redis(), Kind::Fair);
+    a_message_is_under_one_live_claim_in_a_cluster:
+        check_exclusiveness("cluster", &Home::cluster(), Kind::Plain);
+    a_message_of_a_fair_queue_is_under_one_live_claim_in_a_cluster:
+        check_exclusiveness("cluster, fair", &Home::cluster(), Kind::Fair);
+    a_message_is_under_one_live_claim_in_a_file:
+        check_exclusiveness("embedded", &Home::file(), Kind::Plain);
+    a_message_of_a_fair_queue_is_under_one_live_claim_in_a_file:
+        check_exclusiveness("embedded, fair", &Home::file(), Kind::Fair);
+    a_message_is_under_one_live_claim_in_memory:
+        check_exclusiveness("memory", &Home::memory(), Kind::Plain);
+    a_message_of_a_fair_queue_is_under_one_live_claim_in_memory:
+        check_exclusiveness("memory, fair", &Home::memory(), Kind::Fair);
 }
 
 /// The slot of the queue moves from server to server all the time.
@@ -102,43 +105,7 @@ async fn a_message_is_under_one_live_claim_while_its_slot_moves() {
     report::checked(CAMPAIGN, "cluster, moved", claims, format!("{details}, the slot moved {moves} times"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_a_cluster() {
-    check_exclusiveness("cluster, fair", in_a_cluster(&Arc::new(RedisCluster::start())), Kind::Fair).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_under_one_live_claim_in_a_file() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-
-    check_exclusiveness("embedded", in_this_process(store), Kind::Plain).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_a_file() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-
-    check_exclusiveness("embedded, fair", in_this_process(store), Kind::Fair).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_under_one_live_claim_in_memory() {
-    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
-
-    check_exclusiveness("memory", in_this_process(store), Kind::Plain).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_of_a_fair_queue_is_under_one_live_claim_in_memory() {
-    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
-
-    check_exclusiveness("memory, fair", in_this_process(store), Kind::Fair).await;
-}
-
-fn on_one_server() -> Setup {
-    let redis = Arc::new(RedisServer::start());
+fn on_one_server(redis: Arc<RedisServer>) -> Setup {
     let store = TestBed::redis(&redis.url());
     Setup {
         dead_letter_store: store.clone(),
@@ -187,7 +154,12 @@ fn outbox_length(redis: &RedisServer, queue: &str) -> i64 {
     redis.command(&["LLEN", &key(queue, "outbox")]).as_int()
 }
 
-async fn check_exclusiveness(name: &str, setup: Setup, kind: Kind) {
+async fn check_exclusiveness(name: &str, home: &Home, kind: Kind) {
+    let setup = match home {
+        Home::Redis(redis) => on_one_server(redis.clone()),
+        Home::Cluster(cluster) => in_a_cluster(cluster),
+        Home::Embedded(store, _) => in_this_process(store.clone()),
+    };
     let (claims, details) = verified_claims(name, setup, kind).await;
 
     report::checked(CAMPAIGN, name, claims, details);
@@ -261,11 +233,11 @@ async fn run(context: &TestContext, setup: Setup, (rules, kind): (Rules, Kind), 
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     let now = i64::try_from(context.coordinator.now()).expect("the time is positive");
     let wall_us = i64::try_from(wall.as_micros()).expect("the year is before 290000") - now;
-    let (store, queue) = (setup.store, queue_id(&context.wire.queue));
+    let (store, queue) = (setup.store, queue_id(PROJECT, &context.wire.queue));
     let start = context.set_clock(&store, &queue, INITIAL_OFFSET_US).await;
     let dead_letters = DeadLetters {
         store: setup.dead_letter_store,
-        queue: queue_id(&setup.dead_letters),
+        queue: queue_id(PROJECT, &setup.dead_letters),
         under_way: setup.outbox_length,
     };
 
@@ -324,11 +296,6 @@ fn settings(setup: &Setup, kind: Kind) -> (Rules, Value) {
         metadata["_dead_letter_queue_messages_ttl"] = ttl_s.into();
     }
     (rules, metadata)
-}
-
-fn queue_id(name: &str) -> QueueId {
-    let project = ProjectId::new(PROJECT).expect("it is short");
-    QueueId::new(project, name.parse().expect("it is a name")).expect("it is short")
 }
 
 fn length_s() -> u64 {

@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal_storage::embedded::EmbeddedStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, yield_now};
@@ -19,10 +18,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::http::answered;
 use support::exposition::Exposition;
 use support::random::{self, Random};
-use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT};
-use support::test_bed::TestBed;
-use support::{campaign, report};
+use support::test_bed::Home;
+use support::{campaign, campaigns, report};
 
 const PROJECT: &str = "ghosts";
 const TEST_QUEUES: usize = 16;
@@ -34,16 +32,11 @@ const SPREAD_US: u64 = 4_000;
 /// Much longer than events that should happen at once may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_a_disconnected_client_are_returned() {
-    let redis = RedisServer::start();
-
-    check_disconnecting_clients("redis", &TestBed::redis(&redis.url())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_a_disconnected_client_are_returned_to_an_embedded_store() {
-    check_disconnecting_clients("memory", &TestBed::Embedded(EmbeddedStore::in_memory().unwrap())).await;
+campaigns! {
+    messages_of_a_disconnected_client_are_returned:
+        check_disconnecting_clients("redis", &Home::redis());
+    messages_of_a_disconnected_client_are_returned_to_an_embedded_store:
+        check_disconnecting_clients("memory", &Home::memory());
 }
 
 /// The outcome for one disconnected client.
@@ -55,10 +48,10 @@ enum Outcome {
     Responded,
 }
 
-async fn check_disconnecting_clients(name: &str, test_bed: &TestBed) {
+async fn check_disconnecting_clients(name: &str, home: &Home) {
     let wanted = campaign::size("SUKKAL_GHOSTS", CLIENTS);
     let seed = random::seed();
-    let server = test_bed.serve(&[]);
+    let server = home.bed().serve(&[]);
     let address: SocketAddr = server.url("").trim_start_matches("http://").parse().unwrap();
     let mut test_queues = JoinSet::new();
     for number in 0..TEST_QUEUES {

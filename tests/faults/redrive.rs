@@ -8,15 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
-use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::sleep;
 
 use crate::http::{PATCH_TYPE, answered, send, total};
-use support::redis::RedisServer;
 use support::sukkal::Api;
-use support::test_bed::{Server, TestBed};
-use support::{campaign, report};
+use support::test_bed::{Home, Server, TestBed, queue_id};
+use support::{campaign, campaigns, report};
 
 const PROJECT: &str = "campaign";
 const ORIGINS: usize = 4;
@@ -31,20 +28,18 @@ const BUSY_JANITOR: [(&str, &str); 3] = [
 /// Longer than the lease of a task.
 const LEASE_OVER_US: i64 = 11_000_000;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_dead_letter_is_processed_once_over_redis() {
-    let redis = RedisServer::start();
-    run("redis", TestBed::redis(&redis.url()), || drop(redis.command(&["DEL", "sukkal:{janitor}"]))).await;
+campaigns! {
+    each_dead_letter_is_processed_once_over_redis: run("redis", &Home::redis());
+    each_dead_letter_is_processed_once_in_an_embedded_store: run("embedded", &Home::file());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_dead_letter_is_processed_once_in_an_embedded_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).unwrap();
-    run("embedded", TestBed::Embedded(store), || {}).await;
-}
-
-async fn run(name: &str, bed: TestBed, end_janitor_lease: impl Fn()) {
+async fn run(name: &str, home: &Home) {
+    let bed = home.bed();
+    let end_janitor_lease = || {
+        if let Home::Redis(redis) = home {
+            redis.command(&["DEL", "sukkal:{janitor}"]);
+        }
+    };
     let count = campaign::size("SUKKAL_REDRIVEN", MESSAGES);
     let mut preparing = bed.serve(&BUSY_JANITOR);
     prepare(&preparing.project(PROJECT), count).await;
@@ -165,10 +160,9 @@ async fn kill_after(api: &Api, path: &str, server: &mut Server, count: usize) {
 
 /// Lets the lease of the task expire, for the `number`-th time.
 async fn end_task_lease(bed: &TestBed, number: i64) {
-    let dead = QueueId::new(ProjectId::new(PROJECT).unwrap(), "dead".parse().unwrap()).unwrap();
     // A step that the killed process has begun must not renew the lease by the new clock.
     bed.store().probe().await.unwrap();
-    bed.set_clock(&dead, number * LEASE_OVER_US).await;
+    bed.set_clock(&queue_id(PROJECT, "dead"), number * LEASE_OVER_US).await;
 }
 
 /// Claims and deletes the messages of a queue until it is told to stop, and the queue is empty.

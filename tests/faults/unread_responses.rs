@@ -2,15 +2,14 @@
 //! The message is returned: at once, or when the time to accept the response is over.
 
 use serde_json::{Value, json};
-use sukkal_storage::embedded::EmbeddedStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::http::{answered, ids};
+use support::campaigns;
 use support::exposition::Exposition;
-use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT};
-use support::test_bed::TestBed;
+use support::test_bed::Home;
 use support::waiting::until;
 
 const PROJECT: &str = "unread";
@@ -21,20 +20,14 @@ const LARGE_POSTS: (&str, &str) = ("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "
 const POP: [&str; 3] = ["DELETE", "/v2/queues/q/messages?pop=5&wait=20", ""];
 const CLAIM: [&str; 3] = ["POST", "/v2/queues/q/claims?limit=5&wait=20", r#"{"ttl":43200,"grace":60}"#];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_not_read_is_returned() {
-    let redis = RedisServer::start();
-    assert_returned(&TestBed::redis(&redis.url())).await;
+campaigns! {
+    a_message_that_is_not_read_is_returned: assert_returned(&Home::redis());
+    a_message_that_is_not_read_is_returned_to_an_embedded_store: assert_returned(&Home::memory());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_not_read_is_returned_to_an_embedded_store() {
-    assert_returned(&TestBed::Embedded(EmbeddedStore::in_memory().unwrap())).await;
-}
-
-async fn assert_returned(bed: &TestBed) {
+async fn assert_returned(home: &Home) {
     for (client_timeout, disconnects) in [("3600", true), ("1", false)] {
-        let server = bed.serve(&[LARGE_POSTS, ("SUKKAL_CLIENT_TIMEOUT", client_timeout)]);
+        let server = home.bed().serve(&[LARGE_POSTS, ("SUKKAL_CLIENT_TIMEOUT", client_timeout)]);
         let (api, url) = (server.project(PROJECT), server.url(""));
         for request in [POP, CLAIM] {
             let mut stream = connect(&url).await;
@@ -46,11 +39,11 @@ async fn assert_returned(bed: &TestBed) {
             stream.read_exact(&mut status).await.unwrap();
             assert!(status.starts_with(b"HTTP/1.1 20"), "{status:?}");
             // The time of the other client may be over soon.
-            assert!(!disconnects || pop(&api, 0).await.is_null(), "the message is on its way");
+            assert!(!disconnects || pop(&api, "").await.is_null(), "the message is on its way");
 
             let unread = (!disconnects).then_some(stream);
 
-            let returned = pop(&api, 20).await;
+            let returned = pop(&api, "&wait=20").await;
             assert_eq!(returned["id"], posted, "{request:?} with a client_timeout of {client_timeout}");
             assert_eq!(returned["body"].as_str().map(str::len), Some(BODY_BYTES));
             drop(unread);
@@ -81,7 +74,7 @@ async fn post(api: &Api) -> String {
 }
 
 /// Returns the message that another client pops, or null.
-async fn pop(api: &Api, wait_s: u32) -> Value {
-    let popped = api.delete(&format!("/v2/queues/q/messages?pop=5&wait={wait_s}"));
+async fn pop(api: &Api, wait: &str) -> Value {
+    let popped = api.delete(&format!("/v2/queues/q/messages?pop=5{wait}"));
     answered(popped, 200).await.json()["messages"][0].clone()
 }

@@ -21,8 +21,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sukkal_domain::{ProjectId, QueueId};
-use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -35,11 +33,10 @@ use self::history::{History, Observer};
 use self::wire::Wire;
 use support::cluster::{RedisCluster, SlotMover};
 use support::random::{self, Random};
-use support::redis::RedisServer;
-use support::test_bed::{Server, ServerUrls, TestBed};
+use support::test_bed::{Home, Server, ServerUrls, TestBed, queue_id};
 use support::timeline::clock::wall_us;
 use support::timeline::{Disturbances, disturbances, save_history, start_actors};
-use support::{campaign, report};
+use support::{campaign, campaigns, report};
 
 /// The name of the campaign in the report.
 const CAMPAIGN: &str = "feed_order";
@@ -65,100 +62,52 @@ const FAIR: RaceOptions = RaceOptions { shards: 64, ..DELAYED };
 const LARGE_LIMITS: [(&str, &str); 2] =
     [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_PAGE", "100"), ("SUKKAL_TRANSPORT__MAX_MESSAGES_POST_SIZE", "2097152")];
 
-/// Row 6.1-25.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed() {
-    let redis = RedisServer::start();
-
-    race_without_delays("standalone", TestBed::redis(&redis.url()), observed(300_000)).await;
+campaigns! {
+    /// Row 6.1-25.
+    every_observer_reads_the_same_complete_feed:
+        race_without_delays("standalone", &Home::redis(), 300_000);
+    every_observer_reads_the_same_complete_feed_from_a_cluster:
+        race_without_delays("cluster", &Home::cluster(), 30_000);
+    every_observer_reads_the_same_complete_feed_of_delayed_messages:
+        race_with_delays("delayed", &Home::redis(), 300_000);
+    every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_cluster:
+        race_with_delays("delayed-cluster", &Home::cluster(), 60_000);
+    every_observer_reads_the_same_complete_feed_from_a_file:
+        race_without_delays("embedded", &Home::file(), 75_000);
+    every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_file:
+        race_with_delays("delayed-embedded", &Home::file(), 75_000);
+    every_observer_reads_the_same_complete_feed_from_memory:
+        race_without_delays("memory", &Home::memory(), 75_000);
+    every_observer_reads_the_same_complete_feed_of_delayed_messages_from_memory:
+        race_with_delays("delayed-memory", &Home::memory(), 75_000);
+    every_observer_reads_the_same_complete_feed_of_a_fair_queue:
+        fair_race_with_delays("fair", &Home::redis(), 150_000);
+    every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_cluster:
+        fair_race_with_delays("fair-cluster", &Home::cluster(), 30_000);
+    every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_file:
+        fair_race_with_delays("fair-embedded", &Home::file(), 30_000);
+    every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_memory:
+        fair_race_with_delays("fair-memory", &Home::memory(), 30_000);
+    /// Observers follow the feed while workers take all messages that they can get from its head.
+    observers_skip_and_repeat_nothing_beside_workers_at_full_speed:
+        race_beside_workers("worked", &Home::redis(), 15_000);
+    observers_of_a_cluster_skip_and_repeat_nothing_beside_workers_at_full_speed:
+        race_beside_workers("worked-cluster", &Home::cluster(), 10_000);
+    observers_of_memory_skip_and_repeat_nothing_beside_workers_at_full_speed:
+        race_beside_workers("worked-memory", &Home::memory(), 10_000);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_from_a_cluster() {
-    let cluster = RedisCluster::start();
-
-    race_without_delays("cluster", TestBed::redis(&cluster.url()), observed(30_000)).await;
+async fn race_with_delays(name: &str, home: &Home, usual: usize) {
+    race_with_delays_on(DELAYED, name, home, usual).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_delayed_messages() {
-    let redis = RedisServer::start();
-
-    race_with_delays("delayed", TestBed::redis(&redis.url()), observed(300_000)).await;
+async fn fair_race_with_delays(name: &str, home: &Home, usual: usize) {
+    race_with_delays_on(FAIR, name, home, usual).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_cluster() {
-    let cluster = RedisCluster::start();
-
-    race_with_delays("delayed-cluster", TestBed::redis(&cluster.url()), observed(60_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_from_a_file() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-
-    race_without_delays("embedded", TestBed::Embedded(store), observed(75_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_a_file() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-
-    race_with_delays("delayed-embedded", TestBed::Embedded(store), observed(75_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_from_memory() {
-    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
-
-    race_without_delays("memory", TestBed::Embedded(store), observed(75_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_delayed_messages_from_memory() {
-    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
-
-    race_with_delays("delayed-memory", TestBed::Embedded(store), observed(75_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue() {
-    let redis = RedisServer::start();
-
-    race_with_delays_on(FAIR, "fair", TestBed::redis(&redis.url()), observed(150_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_cluster() {
-    let cluster = RedisCluster::start();
-
-    race_with_delays_on(FAIR, "fair-cluster", TestBed::redis(&cluster.url()), observed(30_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_a_file() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-
-    race_with_delays_on(FAIR, "fair-embedded", TestBed::Embedded(store), observed(30_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_observer_reads_the_same_complete_feed_of_a_fair_queue_from_memory() {
-    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
-
-    race_with_delays_on(FAIR, "fair-memory", TestBed::Embedded(store), observed(30_000)).await;
-}
-
-async fn race_with_delays(name: &str, store: TestBed, target: usize) {
-    race_with_delays_on(DELAYED, name, store, target).await;
-}
-
-async fn race_with_delays_on(options: RaceOptions, name: &str, store: TestBed, target: usize) {
-    let (summary, details) = race(name, store, options, target).await;
+async fn race_with_delays_on(options: RaceOptions, name: &str, home: &Home, usual: usize) {
+    let target = observed(usual);
+    let (summary, details) = race(name, home.bed(), options, target).await;
 
     assert!(summary.delayed > 0 && summary.kept_back > 0, "no message was delayed");
     // A short race may have none of these by chance.
@@ -168,15 +117,17 @@ async fn race_with_delays_on(options: RaceOptions, name: &str, store: TestBed, t
     report::checked(CAMPAIGN, name, summary.observed, details);
 }
 
-async fn race_without_delays(name: &str, store: TestBed, target: usize) {
-    let (summary, details) = race(name, store, PLAIN, target).await;
+async fn race_without_delays(name: &str, home: &Home, usual: usize) {
+    let target = observed(usual);
+    let (summary, details) = race(name, home.bed(), PLAIN, target).await;
 
     assert!(summary.markers_expired > 0 || target <= SHORT_RACE, "no marker expired");
     report::checked(CAMPAIGN, name, summary.observed, details);
 }
 
-async fn race_beside_workers(name: &str, store: TestBed, target: usize) {
-    let (summary, details) = race(name, store, WORKED, target).await;
+/// Observers follow the feed while workers take all messages that they can get from its head.
+async fn race_beside_workers(name: &str, home: &Home, usual: usize) {
+    let (summary, details) = race(name, home.bed(), WORKED, observed(usual)).await;
 
     report::checked(CAMPAIGN, name, summary.observed, details);
 }
@@ -193,28 +144,6 @@ async fn every_observer_reads_the_same_complete_feed_while_its_slot_moves() {
     let moves = slot_mover.stop();
     assert!(moves > 1, "the slot moved {moves} times");
     report::checked(CAMPAIGN, "moved", summary.observed, format!("{details}, the slot moved {moves} times"));
-}
-
-/// Observers follow the feed while workers take all messages that they can get from its head.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn observers_skip_and_repeat_nothing_beside_workers_at_full_speed() {
-    let redis = RedisServer::start();
-
-    race_beside_workers("worked", TestBed::redis(&redis.url()), observed(15_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn observers_of_a_cluster_skip_and_repeat_nothing_beside_workers_at_full_speed() {
-    let cluster = RedisCluster::start();
-
-    race_beside_workers("worked-cluster", TestBed::redis(&cluster.url()), observed(10_000)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn observers_of_memory_skip_and_repeat_nothing_beside_workers_at_full_speed() {
-    let store = EmbeddedStore::in_memory().expect("an in-memory store opens");
-
-    race_beside_workers("worked-memory", TestBed::Embedded(store), observed(10_000)).await;
 }
 
 /// Runs a race over the store and checks its history. Returns its counts, and details for the
@@ -251,8 +180,7 @@ fn check(name: &str, context: &RaceContext, history: &History, target: usize) ->
 }
 
 async fn run(context: &RaceContext, store: TestBed, disturbances: Disturbances) -> History {
-    let project = ProjectId::new(Wire::project()).expect("it is short");
-    let queue = QueueId::new(project, context.wire.queue.parse().expect("it is a name")).expect("it is short");
+    let queue = queue_id(Wire::project(), &context.wire.queue);
     let default_delay_s = context.options.delays.map_or(0, |delays| delays.default_s);
     if default_delay_s > 0 {
         let mut random = Random::new(context.seed, 0, 0);

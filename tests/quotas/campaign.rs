@@ -11,18 +11,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sukkal_domain::{ProjectId, QueueId, Scope};
-use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use sukkal_storage::{Driver, Listing, Maintenance, QueueUsage, stored_bytes};
 use tokio::time::sleep;
 
 use crate::http::{PATCH_TYPE, answered, ok, send};
-use support::cluster::RedisCluster;
 use support::random::{self, Random};
-use support::redis::RedisServer;
 use support::sukkal::Api;
-use support::test_bed::{Server, TestBed};
+use support::test_bed::{Home, Server, TestBed, queue_id};
 use support::timeline::start_actors;
-use support::{campaign, report};
+use support::{campaign, campaigns, report};
 
 const SERVERS: usize = 3;
 const CLIENTS: usize = 16;
@@ -41,23 +38,10 @@ const TTLS_S: [u32; 2] = [60, 1_000_000];
 /// Choices of the clients.
 const ROLE: u64 = 1;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_never_exceeds_its_limits() {
-    let redis = RedisServer::start();
-    run("redis", TestBed::redis(&redis.url())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_never_exceeds_its_limits_in_a_cluster() {
-    let cluster = RedisCluster::start();
-    run("cluster", TestBed::redis(&cluster.url())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_never_exceeds_its_limits_in_a_file() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
-    run("embedded", TestBed::Embedded(store)).await;
+campaigns! {
+    a_queue_never_exceeds_its_limits: run("redis", &Home::redis());
+    a_queue_never_exceeds_its_limits_in_a_cluster: run("cluster", &Home::cluster());
+    a_queue_never_exceeds_its_limits_in_a_file: run("embedded", &Home::file());
 }
 
 /// What the clients have done.
@@ -80,15 +64,15 @@ struct Context {
     is_over: Arc<AtomicBool>,
 }
 
-async fn run(name: &str, bed: TestBed) {
+async fn run(name: &str, home: &Home) {
     let (messages, bytes) = (MESSAGES_MAX.to_string(), BYTES_MAX.to_string());
     let limits =
         [("SUKKAL_QUOTAS__MESSAGES_PER_QUEUE", messages.as_str()), ("SUKKAL_QUOTAS__BYTES_PER_QUEUE", bytes.as_str())];
-    let servers: Vec<Server> = (0..SERVERS).map(|_| bed.serve(&limits)).collect();
+    let servers: Vec<Server> = (0..SERVERS).map(|_| home.bed().serve(&limits)).collect();
     let seed = random::seed();
     let context = Context {
         seed,
-        bed,
+        bed: home.bed(),
         apis: servers.iter().map(|server| server.project(PROJECT)).collect(),
         tally: Arc::default(),
         is_over: Arc::default(),
@@ -113,7 +97,7 @@ async fn run(name: &str, bed: TestBed) {
     assert!(tally.expired_at_least_once.load(Ordering::Relaxed), "nothing has expired");
     context.check_that_freed_space_can_be_used(&servers[0].project(PROJECT)).await;
     drop(servers);
-    if let TestBed::Embedded(store) = &context.bed {
+    if let Home::Embedded(store, _) = home {
         assert_eq!(store.check().await.expect("the store answers").findings, [""; 0]);
     }
     report::checked("quotas", name, observations, format!("{tally:?}, at the end {usage:?}, seed {seed}"));
@@ -277,8 +261,7 @@ impl Context {
 }
 
 fn queue() -> QueueId {
-    let project = ProjectId::new(PROJECT).expect("it is short");
-    QueueId::new(project, "q".parse().expect("it is a name")).expect("it is short")
+    queue_id(PROJECT, "q")
 }
 
 fn length() -> Duration {

@@ -10,70 +10,27 @@ mod round;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sukkal::broker::Broker;
-use sukkal::config::Config;
-use sukkal_storage::Driver;
-use sukkal_storage::embedded::{EmbeddedStore, Fsync};
-use sukkal_storage::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use self::round::{Round, Tally};
-use support::cluster::RedisCluster;
-use support::redis::RedisServer;
-use support::{campaign, random, report};
+use support::test_bed::Home;
+use support::{campaign, campaigns, random, report};
 
 /// Number of queues with concurrent rounds.
 const TEST_QUEUES: usize = 4;
 /// Number of changes of the short form.
 const DIVISIONS: usize = 32;
 
-/// A service, and the store under it.
-type Service = (Broker, Arc<dyn Driver>);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_loses_nothing_when_its_shards_change() {
-    let redis = RedisServer::start();
-
-    campaign("standalone", services(|| redis_store(&redis.url()))).await;
+campaigns! {
+    a_queue_loses_nothing_when_its_shards_change: campaign("standalone", &Home::redis());
+    a_queue_loses_nothing_when_its_shards_change_in_a_cluster:
+        campaign("cluster", &Home::cluster());
+    a_queue_loses_nothing_when_its_shards_change_in_a_file: campaign("embedded", &Home::file());
+    a_queue_loses_nothing_when_its_shards_change_in_memory: campaign("memory", &Home::memory());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_loses_nothing_when_its_shards_change_in_a_cluster() {
-    let cluster = RedisCluster::start();
-
-    campaign("cluster", services(|| redis_store(&cluster.url()))).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_loses_nothing_when_its_shards_change_in_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Driver> = Arc::new(EmbeddedStore::open(folder.path(), Fsync::Group).unwrap());
-
-    campaign("embedded", services(|| store.clone())).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_loses_nothing_when_its_shards_change_in_memory() {
-    let store: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
-
-    campaign("memory", services(|| store.clone())).await;
-}
-
-fn redis_store(url: &str) -> Arc<dyn Driver> {
-    Arc::new(RedisStore::open(&url.parse().unwrap()).unwrap())
-}
-
-/// Creates two services, each over a store that `open` opens.
-fn services(open: impl Fn() -> Arc<dyn Driver>) -> [Service; 2] {
-    let config = Config::load(None, [], &[]).unwrap();
-    let (limits, push) = (config.transport.limits, config.push);
-    [open(), open()].map(|store| {
-        let broker = Broker::new(store.clone(), limits.clone(), push.clone(), None, Arc::default());
-        (broker, store)
-    })
-}
-
-async fn campaign(name: &str, services: [Service; 2]) {
+async fn campaign(name: &str, home: &Home) {
+    let services = home.services().await;
     let seed = random::seed();
     let wanted = campaign::size("SUKKAL_DIVISIONS", DIVISIONS);
     let divisions = Arc::new(AtomicUsize::new(0));

@@ -19,8 +19,8 @@ use sukkal_storage::{Driver, UpdateOutcome};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::Service;
 use support::random::Random;
+use support::test_bed::Service;
 
 /// The numbers of shards that the queue gets, in order. One shard makes it a plain queue.
 const SHARD_COUNTS: [u16; 8] = [8, 64, 1, 64, 8, 64, 1, 3];

@@ -1,4 +1,16 @@
-//! The size of campaigns, which environment variables set for their long forms.
+//! The tests of campaigns, and their size, which environment variables set for their long forms.
+
+/// Makes a test of each campaign: its name, and the call that runs it.
+#[macro_export]
+macro_rules! campaigns {
+    ($($(#[$about:meta])* $test:ident: $campaign:expr;)*) => {$(
+        $(#[$about])*
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            $campaign.await;
+        }
+    )*};
+}
 
 /// Returns the size that the variable sets, or the size of the short form.
 pub fn size(variable: &str, short: usize) -> usize {

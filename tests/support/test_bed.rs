@@ -9,22 +9,26 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sukkal::api::http;
+use sukkal::broker::Broker;
 use sukkal::config::Config;
 use sukkal::observability::metrics::ConnectionCounts;
 use sukkal::push::client::{Resolver, SystemResolver};
 use sukkal::{app, janitor};
-use sukkal_domain::QueueId;
+use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::Driver;
-use sukkal_storage::embedded::EmbeddedStore;
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use sukkal_storage::redis::{Clock, RedisStore, RedisUri};
+use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::RedisCluster;
 use super::random::Random;
+use super::redis::RedisServer;
 use super::sukkal::{Api, MOVABLE_CLOCK, POOLING, Sukkal};
-use super::waiting::{POLL_PAUSE, in_time};
+use super::waiting::{POLL_PAUSE, in_time, until};
 
 /// A store that servers share.
 #[derive(Clone)]
@@ -42,6 +46,16 @@ pub enum TestBed {
     Embedded(EmbeddedStore),
 }
 
+/// A store of one test, which owns its server or its folder. Both end when this is dropped.
+pub enum Home {
+    Redis(Arc<RedisServer>),
+    Cluster(Arc<RedisCluster>),
+    Embedded(EmbeddedStore, Option<TempDir>),
+}
+
+/// A service without a server, and the store under it.
+pub type Service = (Broker, Arc<dyn Driver>);
+
 /// One of the servers.
 pub enum Server {
     Process(Sukkal),
@@ -57,6 +71,59 @@ pub struct InProcessServer {
     address: SocketAddr,
     stopping: CancellationToken,
     service: JoinHandle<()>,
+}
+
+impl Home {
+    pub fn redis() -> Self {
+        Self::Redis(Arc::new(RedisServer::start()))
+    }
+
+    pub fn cluster() -> Self {
+        Self::Cluster(Arc::new(RedisCluster::start()))
+    }
+
+    pub fn file() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
+        let store = EmbeddedStore::open(folder.path(), Fsync::Group).expect("the new file is not in use");
+        Self::Embedded(store, Some(folder))
+    }
+
+    pub fn memory() -> Self {
+        Self::Embedded(EmbeddedStore::in_memory().expect("an in-memory store opens"), None)
+    }
+
+    /// Returns the store as one that servers share, and whose clock can be moved.
+    pub fn bed(&self) -> TestBed {
+        match self {
+            Self::Redis(server) => TestBed::redis(&server.url()),
+            Self::Cluster(cluster) => TestBed::redis(&cluster.url()),
+            Self::Embedded(store, _) => TestBed::Embedded(store.clone()),
+        }
+    }
+
+    /// Opens the store, whose clock is the real one.
+    fn open(&self) -> Arc<dyn Driver> {
+        let redis = |url: String| RedisStore::open(&url.parse().expect("the address is valid")).expect("it is valid");
+        match self {
+            Self::Redis(server) => Arc::new(redis(server.url())),
+            Self::Cluster(cluster) => Arc::new(redis(cluster.url())),
+            Self::Embedded(store, _) => Arc::new(store.clone()),
+        }
+    }
+
+    /// Creates two services over this store.
+    pub async fn services(&self) -> [Service; 2] {
+        let config = Config::load(None, [], &[]).expect("the defaults are valid");
+        let (limits, push) = (config.transport.limits, config.push);
+        let stores = [self.open(), self.open()];
+        for store in &stores {
+            until("the store is connected", async || store.ping().await.is_ok()).await;
+        }
+        stores.map(|store| {
+            let broker = Broker::new(store.clone(), limits.clone(), push.clone(), None, Arc::default());
+            (broker, store)
+        })
+    }
 }
 
 impl TestBed {
@@ -187,6 +254,12 @@ impl ServerUrls {
     fn write(&self, change: impl FnOnce(&mut Vec<String>)) {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// Returns the id of a queue.
+pub fn queue_id(project: &str, name: &str) -> QueueId {
+    let project = ProjectId::new(project).expect("it is short");
+    QueueId::new(project, name.parse().expect("it is a name")).expect("it is short")
 }
 
 /// Opens a store whose clock can be moved. All processes that use it need [`MOVABLE_CLOCK`].

@@ -7,13 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sukkal::auth::Caller;
 use sukkal::broker::Broker;
-use sukkal::broker::claims::ClaimRequest;
-use sukkal::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
 use sukkal_domain::{Body, ClaimId, Metadata, NewClaim, QueueId, Term};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::rounds::{ROUND_TIMEOUT, TestQueue, Unavailable, WAIT_S};
+use super::rounds::{self, ROUND_TIMEOUT, TestQueue, Unavailable, WAIT_S};
 
 /// Pause between two rounds of what stands for the janitor.
 const JANITOR_PAUSE: Duration = Duration::from_secs(1);
@@ -105,15 +103,8 @@ impl TestQueue {
     }
 
     async fn post_numbers(&mut self, queue: &QueueId, numbers: &[u64]) -> Result<(), Unavailable> {
-        let draft = |number: &u64| {
-            let body = Body::from_msgpack(rmp_serde::to_vec(number).unwrap().into());
-            Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body }
-        };
-        let drafts = numbers.iter().map(draft).collect();
-        let request = PostRequest { drafts, bytes: 0, idempotency: None, trace: None, origin: None, durability: None };
-        let (broker, caller) = (self.broker(), self.caller());
-        broker.post_messages(&caller, queue.clone(), request).await?;
-        Ok(())
+        let body = |number| Body::from_msgpack(rmp_serde::to_vec(number).unwrap().into());
+        self.post(queue, numbers.iter().map(body).collect()).await
     }
 }
 
@@ -125,20 +116,6 @@ async fn take(
     pops: bool,
     wait_s: i64,
 ) -> Result<Option<u64>, Unavailable> {
-    let number = |body: &Body| rmp_serde::from_slice(body.as_msgpack()).expect("it is a number");
-    if pops {
-        let Some(taken) = broker.pop_messages(caller, queue, 1, Some(wait_s)).await?.messages() else {
-            return Ok(None);
-        };
-        taken.return_guard.disarm();
-        return Ok(taken.value.first().map(|popped| number(&popped.body)));
-    }
-    let wanted = ClaimRequest { limit: Some(1), wait_s: Some(wait_s), ..ClaimRequest::default() };
-    let Some(taken) = broker.create_claim(caller, queue.clone(), wanted).await?.messages() else {
-        return Ok(None);
-    };
-    taken.return_guard.disarm();
-    let message = &taken.value.messages[0];
-    broker.delete_messages(caller, queue, &[message.id.to_string()], &[]).await?;
-    Ok(Some(number(&message.body)))
+    let body = rounds::take(broker, caller, queue, pops, wait_s).await?;
+    Ok(body.map(|body| rmp_serde::from_slice(body.as_msgpack()).expect("it is a number")))
 }

@@ -11,18 +11,11 @@ mod rounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sukkal::broker::Broker;
-use sukkal::config::Config;
-use sukkal_storage::Driver;
-use sukkal_storage::embedded::EmbeddedStore;
-use sukkal_storage::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use self::rounds::{Kind, TestQueue};
-use support::cluster::RedisCluster;
-use support::redis::RedisServer;
-use support::waiting::until;
-use support::{campaign, random, report};
+use support::test_bed::{Home, Service};
+use support::{campaign, campaigns, random, report};
 
 /// Number of queues with concurrent rounds: short rounds, and rounds of a second or two.
 const QUICK_QUEUES: usize = 8;
@@ -34,81 +27,31 @@ const QUICK: &[Kind] = &[Kind::Consumers, Kind::Consumers, Kind::Pauses, Kind::R
 const DEAD_LETTERS: &[Kind] = &[Kind::DeadLetters];
 const SLOW: &[Kind] = &[Kind::Delays, Kind::Expiries, Kind::Releases];
 
-/// A service, and the store under it.
-type Service = (Broker, Arc<dyn Driver>);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost() {
-    let redis = RedisServer::start();
-
-    quick_and_slow_campaign("standalone", || redis_store(&redis.url()), 9_000).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_in_a_cluster() {
-    let cluster = RedisCluster::start();
-
-    quick_and_slow_campaign("cluster", || redis_store(&cluster.url()), 6_000).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_in_an_embedded_store() {
-    let shared: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
-
-    quick_and_slow_campaign("memory", || shared.clone(), 9_000).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_beside_dead_letters() {
-    let redis = RedisServer::start();
-
-    dead_letter_campaign("dead letters, standalone", || redis_store(&redis.url()), 4_000).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_beside_dead_letters_in_a_cluster() {
-    let cluster = RedisCluster::start();
-
-    dead_letter_campaign("dead letters, cluster", || redis_store(&cluster.url()), 2_000).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_beside_dead_letters_in_an_embedded_store() {
-    let shared: Arc<dyn Driver> = Arc::new(EmbeddedStore::in_memory().unwrap());
-
-    dead_letter_campaign("dead letters, memory", || shared.clone(), 4_000).await;
-}
-
-fn redis_store(url: &str) -> Arc<dyn Driver> {
-    Arc::new(RedisStore::open(&url.parse().unwrap()).unwrap())
-}
-
-/// Creates two services, each over a store that `open` opens.
-async fn services(open: impl Fn() -> Arc<dyn Driver>) -> [Service; 2] {
-    let config = Config::load(None, [], &[]).unwrap();
-    let (limits, push) = (config.transport.limits, config.push);
-    let stores = [open(), open()];
-    for store in &stores {
-        until("the store is connected", async || store.ping().await.is_ok()).await;
-    }
-    stores.map(|store| {
-        let broker = Broker::new(store.clone(), limits.clone(), push.clone(), None, Arc::default());
-        (broker, store)
-    })
+campaigns! {
+    no_wake_up_is_lost: quick_and_slow_campaign("standalone", &Home::redis(), 9_000);
+    no_wake_up_is_lost_in_a_cluster: quick_and_slow_campaign("cluster", &Home::cluster(), 6_000);
+    no_wake_up_is_lost_in_an_embedded_store:
+        quick_and_slow_campaign("memory", &Home::memory(), 9_000);
+    no_wake_up_is_lost_beside_dead_letters:
+        dead_letter_campaign("dead letters, standalone", &Home::redis(), 4_000);
+    no_wake_up_is_lost_beside_dead_letters_in_a_cluster:
+        dead_letter_campaign("dead letters, cluster", &Home::cluster(), 2_000);
+    no_wake_up_is_lost_beside_dead_letters_in_an_embedded_store:
+        dead_letter_campaign("dead letters, memory", &Home::memory(), 4_000);
 }
 
 fn wakeups(usual: usize) -> usize {
     campaign::size("SUKKAL_WAKEUPS", usual)
 }
 
-async fn quick_and_slow_campaign(name: &str, open: impl Fn() -> Arc<dyn Driver>, usual: usize) {
+async fn quick_and_slow_campaign(name: &str, home: &Home, usual: usize) {
     let (seed, wanted) = (random::seed(), wakeups(usual));
-    campaign(name, seed, services(&open).await, QUICK, wanted).await;
-    campaign(&format!("{name}, timed"), seed, services(&open).await, SLOW, wanted / 20).await;
+    campaign(name, seed, home.services().await, QUICK, wanted).await;
+    campaign(&format!("{name}, timed"), seed, home.services().await, SLOW, wanted / 20).await;
 }
 
-async fn dead_letter_campaign(name: &str, open: impl Fn() -> Arc<dyn Driver>, usual: usize) {
-    campaign(name, random::seed(), services(open).await, DEAD_LETTERS, wakeups(usual)).await;
+async fn dead_letter_campaign(name: &str, home: &Home, usual: usize) {
+    campaign(name, random::seed(), home.services().await, DEAD_LETTERS, wakeups(usual)).await;
 }
 
 async fn campaign(name: &str, seed: u64, services: [Service; 2], kinds: &'static [Kind], wanted: usize) {

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use support::random::Random;
+use support::test_bed::Service;
 
 /// No waiter waits this long unless a notification was lost. It is shorter than the interval at
 /// which the store queries again by itself.
@@ -52,7 +53,7 @@ pub(super) enum Kind {
 pub(super) struct TestQueue {
     number: usize,
     random: Random,
-    services: [(Broker, Arc<dyn Driver>); 2],
+    services: [Service; 2],
     queue: QueueId,
     caller: Caller,
     rounds: u64,
@@ -90,7 +91,7 @@ impl TestQueue {
         &self.caller.as_client().unwrap().id
     }
 
-    pub(super) fn new(number: usize, seed: u64, services: [(Broker, Arc<dyn Driver>); 2]) -> Self {
+    pub(super) fn new(number: usize, seed: u64, services: [Service; 2]) -> Self {
         let project = ProjectId::new("wakeups").unwrap();
         let queue = queue_of(&project, &format!("lane-{number}"));
         let id = ClientIdRule::Text(1..=9).parse("lane").unwrap();
@@ -169,21 +170,7 @@ impl TestQueue {
                 let listed = broker.list_messages(&caller, &queue, &query).await?;
                 return Ok(!listed.page.messages.is_empty());
             }
-            if pops {
-                let Some(taken) = broker.pop_messages(&caller, queue, 1, Some(WAIT_S)).await?.messages() else {
-                    return Ok(false);
-                };
-                taken.return_guard.disarm();
-                return Ok(taken.value.len() == 1);
-            }
-            let wanted = ClaimRequest { limit: Some(1), wait_s: Some(WAIT_S), ..ClaimRequest::default() };
-            let Some(taken) = broker.create_claim(&caller, queue.clone(), wanted).await?.messages() else {
-                return Ok(false);
-            };
-            taken.return_guard.disarm();
-            let ids: Vec<String> = taken.value.messages.iter().map(|message| message.id.to_string()).collect();
-            broker.delete_messages(&caller, queue, &ids, &[]).await?;
-            Ok(ids.len() == 1)
+            Ok(take(&broker, &caller, queue, pops, WAIT_S).await?.is_some())
         });
     }
 
@@ -194,7 +181,7 @@ impl TestQueue {
             Kind::Releases => 600,
             Kind::Consumers | Kind::Readers | Kind::Delays | Kind::Pauses | Kind::DeadLetters => return Ok(None),
         };
-        self.post(parties).await?;
+        self.post(&self.queue.clone(), vec![body(); parties]).await?;
         let new = NewClaim {
             limit: parties,
             term: Term { ttl_s, grace_s: 60 },
@@ -215,14 +202,14 @@ impl TestQueue {
         match kind {
             Kind::Readers => {
                 sleep(self.moment()).await;
-                self.post(1).await?;
+                self.post(&self.queue.clone(), vec![body(); 1]).await?;
             }
             Kind::Consumers | Kind::Pauses => {
                 let mut left = parties;
                 while left > 0 {
                     sleep(self.moment() / 2).await;
                     let count = 1 + self.below(left as u64);
-                    self.post(count).await?;
+                    self.post(&self.queue.clone(), vec![body(); count]).await?;
                     left -= count;
                 }
             }
@@ -272,18 +259,18 @@ impl TestQueue {
         Ok(store.get_queue(&self.queue).await?.expect("it is there").revision)
     }
 
-    async fn post(&mut self, count: usize) -> Result<(), Unavailable> {
-        let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body: body() };
+    /// Posts messages with these bodies.
+    pub(super) async fn post(&mut self, queue: &QueueId, bodies: Vec<Body>) -> Result<(), Unavailable> {
+        let draft = |body| Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let request = PostRequest {
-            drafts: vec![draft; count],
+            drafts: bodies.into_iter().map(draft).collect(),
             bytes: 0,
             idempotency: None,
             trace: None,
             origin: None,
             durability: None,
         };
-        let broker = self.services[self.below(2)].0.clone();
-        broker.post_messages(&self.caller, self.queue.clone(), request).await?;
+        self.broker().post_messages(&self.caller(), queue.clone(), request).await?;
         Ok(())
     }
 
@@ -317,6 +304,31 @@ impl TestQueue {
     pub(super) fn below(&mut self, bound: u64) -> usize {
         usize::try_from(self.random.within(0..=bound - 1)).unwrap()
     }
+}
+
+/// Takes one message and deletes it. Returns its body, or `None` if nothing came.
+pub(super) async fn take(
+    broker: &Broker,
+    caller: &Caller,
+    queue: QueueId,
+    pops: bool,
+    wait_s: i64,
+) -> Result<Option<Body>, Unavailable> {
+    if pops {
+        let Some(mut taken) = broker.pop_messages(caller, queue, 1, Some(wait_s)).await?.messages() else {
+            return Ok(None);
+        };
+        taken.return_guard.disarm();
+        return Ok(taken.value.pop().map(|popped| popped.body));
+    }
+    let wanted = ClaimRequest { limit: Some(1), wait_s: Some(wait_s), ..ClaimRequest::default() };
+    let Some(mut taken) = broker.create_claim(caller, queue.clone(), wanted).await?.messages() else {
+        return Ok(None);
+    };
+    taken.return_guard.disarm();
+    let message = taken.value.messages.remove(0);
+    broker.delete_messages(caller, queue, &[message.id.to_string()], &[]).await?;
+    Ok(Some(message.body))
 }
 
 fn queue_of(project: &ProjectId, name: &str) -> QueueId {
