@@ -9,9 +9,14 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use support::ports;
 
+/// More commands than any attempt has whose replies are lost.
+pub(crate) const COMMANDS_MAX: usize = 20;
 const CHUNK_BYTES: usize = 16 * 1024;
 
 /// What happens to the commands of the project.
@@ -25,6 +30,17 @@ enum Plan {
     HoldReplyOf(usize),
     /// The command with this number is executed, but its connection closes before the reply.
     LoseReplyOf(usize),
+}
+
+/// When a process is killed that uses the path; the commands of the project are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KillPoint {
+    /// Before it makes the call with this number.
+    BeforeCall(usize),
+    /// After the call with this number was executed, before its reply.
+    BeforeReply(usize),
+    /// After the response to the request.
+    AfterResponse,
 }
 
 /// A path from a free port of 127.0.0.1.
@@ -79,6 +95,35 @@ impl Gate {
 
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
+    }
+
+    /// Holds back what the process must not get any more when it is to be killed there.
+    pub(crate) fn hold_at(&self, kill_point: KillPoint) {
+        match kill_point {
+            KillPoint::BeforeCall(call) => self.hold_after(call),
+            KillPoint::BeforeReply(call) => self.hold_reply_of(call),
+            KillPoint::AfterResponse => self.release(),
+        }
+    }
+
+    /// Returns when the planned event has happened.
+    pub(crate) async fn happens(&self) {
+        while !self.has_happened() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Makes an attempt repeatedly, and loses the reply to another of its commands each time.
+    /// Returns the number of commands.
+    pub(crate) async fn lose_each_reply(&self, attempt: impl AsyncFn(usize)) -> usize {
+        for number in 0..COMMANDS_MAX {
+            self.lose_reply_of(number);
+            attempt(number).await;
+            if !self.has_happened() {
+                return number;
+            }
+        }
+        panic!("it has more commands than that");
     }
 
     /// Forwards what is held back and `count` more commands of the project, and then holds back the

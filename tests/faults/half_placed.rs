@@ -10,9 +10,8 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
-use tokio::time::{Duration, sleep};
 
-use super::gate::Gate;
+use super::gate::{Gate, KillPoint};
 use super::requests::message;
 use crate::http::{answered, feed, follow, ok};
 use support::redis::{RedisServer, child_command};
@@ -26,13 +25,6 @@ const CALLS_MAX: usize = 50;
 const STORES: [&str; 2] = ["management store", "pool"];
 /// Number of kill points that are tested at the same time, each with servers of its own.
 const CONCURRENCY: usize = 4;
-
-/// When the process is killed: before a call to a store, or before the reply to it.
-#[derive(Clone, Copy, Debug)]
-enum KillPoint {
-    BeforeCall(usize),
-    BeforeReply(usize),
-}
 
 /// What the client knows after the kill.
 struct Outcome {
@@ -96,18 +88,10 @@ impl Scene {
         let api = sukkal.project(PROJECT);
         prepare(&api).await;
 
-        match kill_point {
-            KillPoint::BeforeCall(call) => gates[store].hold_after(call),
-            KillPoint::BeforeReply(call) => gates[store].hold_reply_of(call),
-        }
-        let reached = async {
-            while !gates[store].has_happened() {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
+        gates[store].hold_at(kill_point);
         let status = tokio::select! {
             biased;
-            () = reached => None,
+            () = gates[store].happens() => None,
             response = request(&api).send() => Some(response.unwrap().status().as_u16()),
         };
         let was_killed = gates[store].has_happened();

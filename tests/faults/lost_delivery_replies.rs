@@ -2,8 +2,7 @@
 //! repeated command has no second effect.
 
 use sukkal_domain::{
-    Attempt, Metadata, NewSubscription, Progress, ProjectId, QueueId, SubscriptionId, SubscriptionSettings,
-    SubscriptionState,
+    Attempt, Metadata, NewSubscription, Progress, QueueId, SubscriptionId, SubscriptionSettings, SubscriptionState,
 };
 use sukkal_storage::redis::RedisStore;
 use sukkal_storage::{
@@ -14,11 +13,10 @@ use uuid::Uuid;
 
 use super::gate::Gate;
 use support::redis::RedisServer;
+use support::test_bed::queue_id;
 
 const PROJECT: &str = "lost-deliveries";
 const OK: &str = "the store answers";
-/// More commands than a call has.
-const COMMANDS_MAX: usize = 10;
 
 struct Scene {
     _redis: RedisServer,
@@ -32,22 +30,14 @@ impl Scene {
         let redis = RedisServer::start();
         let gate = Gate::start(redis.port(), PROJECT);
         let store = RedisStore::open(&gate.url().parse().unwrap()).unwrap();
-        let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), "q".parse().unwrap()).unwrap();
+        let queue = queue_id(PROJECT, "q");
         store.create_queue(&queue, &Metadata::default()).await.expect(OK);
         Self { _redis: redis, gate, store, queue }
     }
 
     /// Makes a call repeatedly, and loses the reply to another of its commands each time.
     async fn each_reply_lost(&self, attempt: impl AsyncFn(usize)) {
-        for number in 0..COMMANDS_MAX {
-            self.gate.lose_reply_of(number);
-            attempt(number).await;
-            if !self.gate.has_happened() {
-                assert!(number > 0, "the first reply was lost");
-                return;
-            }
-        }
-        panic!("it has more commands than that");
+        assert!(self.gate.lose_each_reply(attempt).await > 0, "the first reply was lost");
     }
 
     async fn subscribe(&self, subscriber: &str) -> SubscriptionId {

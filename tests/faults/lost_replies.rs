@@ -6,7 +6,7 @@ use futures::future::join_all;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::gate::Gate;
+use super::gate::{COMMANDS_MAX, Gate};
 use super::requests::Requests;
 use super::stored::Stored;
 use crate::http::{answered, follow, ids, send};
@@ -14,9 +14,6 @@ use support::proxy::Proxy;
 use support::random::Random;
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
-
-/// More commands than a request has.
-const COMMANDS_MAX: usize = 20;
 
 /// A server whose commands for one project may lose their replies.
 struct Scene {
@@ -38,14 +35,7 @@ impl Scene {
     /// Makes a request repeatedly, and loses the reply to another of its commands each time.
     /// Returns the number of commands.
     async fn each_reply_lost(&self, attempt: impl AsyncFn(usize, &Api)) -> usize {
-        for number in 0..COMMANDS_MAX {
-            self.gate.lose_reply_of(number);
-            attempt(number, &self.requests.api).await;
-            if !self.gate.has_happened() {
-                return number;
-            }
-        }
-        panic!("it has more commands than that");
+        self.gate.lose_each_reply(async |number| attempt(number, &self.requests.api).await).await
     }
 
     fn stored(&self) -> Stored<'_> {

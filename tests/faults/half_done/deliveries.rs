@@ -7,8 +7,8 @@ use sukkal_storage::SubscriptionStore;
 use tokio::time::{Duration, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{KillPoint, PROJECT, Scene, arm, start_with_janitor};
-use crate::faults::gate::Gate;
+use super::{PROJECT, Scene, start_with_janitor};
+use crate::faults::gate::{Gate, KillPoint};
 use crate::http::{answered, send};
 use crate::push::LOCAL;
 use crate::push::endpoint::Endpoint;
@@ -78,7 +78,7 @@ async fn run(scene: &Scene, trigger: Trigger, kill_point: KillPoint) -> bool {
         Trigger::Subscription => post(api.clone()).await,
     }
 
-    arm(&gate, kill_point);
+    gate.hold_at(kill_point);
     let request = AbortOnDropHandle::new(match trigger {
         Trigger::Post => tokio::spawn(post(api)),
         Trigger::Subscription => tokio::spawn(subscribe(api, endpoint.url("/"))),

@@ -1,8 +1,8 @@
 //! The janitor is killed at each of its store calls: the next one finishes its work.
 
 use super::work::{Fate, QueueContents, verify};
-use super::{KillPoint, PROJECT, RequestOutcome, Scene, arm, at_each_call, start_with_janitor};
-use crate::faults::gate::Gate;
+use super::{PROJECT, RequestOutcome, Scene, at_each_call, start_with_janitor};
+use crate::faults::gate::{Gate, KillPoint};
 use support::redis::Reply;
 use support::waiting::until;
 
@@ -54,7 +54,7 @@ async fn kill_janitors_at_each_call(calls_min: usize, interfere: impl AsyncFn(&S
         for kill_point in [KillPoint::BeforeCall(call), KillPoint::BeforeReply(call)] {
             evaluate(scene, RESTORE);
             let gate = Gate::start(scene.redis.port(), PROJECT);
-            arm(&gate, kill_point);
+            gate.hold_at(kill_point);
             let mut sukkal = start_with_janitor(gate.url(), &[]).await;
             let is_over = async || gate.has_happened() || all_is_done(scene);
             until("the janitor is done or interrupted", is_over).await;

@@ -19,17 +19,17 @@ use std::cell::RefCell;
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use reqwest::RequestBuilder;
-use sukkal_domain::{ProjectId, QueueId};
+use sukkal_domain::QueueId;
 use sukkal_storage::redis::RedisStore;
 use tokio::task::spawn_blocking;
-use tokio::time::{Duration, sleep};
+use tokio::time::Duration;
 
-use super::gate::Gate;
+use super::gate::{Gate, KillPoint};
 use super::stored::Stored;
 use crate::http::{Answer, send};
 use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::until;
 
 type Variable = (&'static str, &'static str);
@@ -49,17 +49,6 @@ const DEAD_LETTER_CALLS: usize = 9;
 const CALLS_MAX: usize = 200;
 /// Maximum number of calls that are tested at the same time, each with a Redis of its own.
 const CONCURRENCY: usize = 3;
-
-/// When a process is killed; calls are counted from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KillPoint {
-    /// Before it makes the call with this number.
-    BeforeCall(usize),
-    /// After the call with this number was executed, before its reply.
-    BeforeReply(usize),
-    /// After the response to the request.
-    AfterResponse,
-}
 
 /// A store whose processes are killed.
 struct Scene {
@@ -158,7 +147,7 @@ impl Scene {
     }
 
     fn queue(&self, name: &str) -> QueueId {
-        QueueId::new(ProjectId::new(self.project).unwrap(), name.parse().unwrap()).unwrap()
+        queue_id(self.project, name)
     }
 
     async fn run<W>(
@@ -173,10 +162,10 @@ impl Scene {
         let api = sukkal.project(self.project);
         let contents = prepare(self, &api).await;
 
-        arm(&gate, kill_point);
+        gate.hold_at(kill_point);
         let answer = tokio::select! {
             biased;
-            () = reached(&gate) => None,
+            () = gate.happens() => None,
             answer = send(request(&api, &contents)) => {
                 // A claim may be answered while its dead letters are still on their way.
                 until("no letter is under way, or the process is to be killed", async || {
@@ -214,8 +203,7 @@ impl Scene {
 
     /// Sets how far the clock of a queue is ahead.
     async fn set_clock(&self, queue: &str, ahead: Duration) {
-        let queue = self.queue(queue);
-        set_clock(&self.store, &queue, i64::try_from(ahead.as_micros()).unwrap()).await;
+        set_clock(&self.store, &self.queue(queue), i64::try_from(ahead.as_micros()).unwrap()).await;
     }
 }
 
@@ -238,18 +226,4 @@ async fn start_with_janitor(url: String, options: &[Variable]) -> Sukkal {
 async fn start(url: String, own: &[Variable], options: &[Variable]) -> Sukkal {
     let options = [own, options].concat();
     spawn_blocking(move || Sukkal::start_with(&url, &options)).await.unwrap()
-}
-
-fn arm(gate: &Gate, kill_point: KillPoint) {
-    match kill_point {
-        KillPoint::BeforeCall(call) => gate.hold_after(call),
-        KillPoint::BeforeReply(call) => gate.hold_reply_of(call),
-        KillPoint::AfterResponse => gate.release(),
-    }
-}
-
-async fn reached(gate: &Gate) {
-    while !gate.has_happened() {
-        sleep(Duration::from_millis(1)).await;
-    }
 }

@@ -8,8 +8,8 @@ use tokio::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::work::batch;
-use super::{KillPoint, PROJECT, Scene, arm, at_each_call, start_with_janitor};
-use crate::faults::gate::Gate;
+use super::{PROJECT, Scene, at_each_call, start_with_janitor};
+use crate::faults::gate::{Gate, KillPoint};
 use crate::http::{answered, feed, send};
 use support::sukkal::Api;
 use support::waiting::{until, until_some};
@@ -75,7 +75,7 @@ async fn run(scene: &Scene, kill_point: KillPoint) -> bool {
     let api = sukkal.project(PROJECT);
     prepare(&api).await;
 
-    arm(&gate, kill_point);
+    gate.hold_at(kill_point);
     let request = send(api.post(&format!("{DEAD}/redrive"), &json!({})));
     let request = AbortOnDropHandle::new(tokio::spawn(request));
     let is_done = async || last_task(scene).await.is_some_and(|task| task.state == TaskState::Done);

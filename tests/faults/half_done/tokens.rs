@@ -3,7 +3,8 @@
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
-use super::{KillPoint, Scene, kill_at_each_call};
+use super::{Scene, kill_at_each_call};
+use crate::faults::gate::KillPoint;
 use crate::http::answered;
 use support::sukkal::Api;
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use sukkal_storage::{Maintenance, Moved};
 
 use super::{Deployment, Management, PROJECT, keys_of, maintain, move_queue, mover, redirect};
-use crate::faults::gate::Gate;
+use crate::faults::gate::{Gate, KillPoint};
 use crate::migration::OPTIONS;
 use crate::migration::view::{assert_equal_views, view_of_queue};
 use crate::pools::{answered, post, until};
@@ -39,7 +39,8 @@ async fn a_killed_move_leaves_the_queue_in_one_pool() {
     for (store, name) in STORES.iter().enumerate() {
         let mut run = 0;
         loop {
-            let (call, is_reply) = (run / 2, run % 2 == 1);
+            let call = run / 2;
+            let kill_point = if run % 2 == 0 { KillPoint::BeforeCall(call) } else { KillPoint::BeforeReply(call) };
             assert!(call < CALLS_MAX, "it makes more calls to the {name}");
             let (queue, finder) = (format!("{name}-{run}"), finders[run % 3]);
             fill(&api, &queue).await;
@@ -51,11 +52,7 @@ async fn a_killed_move_leaves_the_queue_in_one_pool() {
             let connected = async || killed.maintain_step(None).await.is_ok();
             until("the process is connected to all stores", connected).await;
             let held = &gates[store];
-            if is_reply {
-                held.hold_reply_of(call);
-            } else {
-                held.hold_after(call);
-            }
+            held.hold_at(kill_point);
             let reached = until("the move is held, or ends", async || held.has_happened());
             let was_killed = tokio::select! {
                 biased;
@@ -70,7 +67,7 @@ async fn a_killed_move_leaves_the_queue_in_one_pool() {
             for redis in &stores[1..] {
                 redis.command(&["SET", &format!("sukkal:{{{PROJECT}/{queue}}}:clock"), LATER_US]);
             }
-            let context = format!("{name}, call {call}, reply {is_reply}, {finder:?}");
+            let context = format!("{name}, {kill_point:?}, {finder:?}");
             match finder {
                 Finder::Request => {}
                 Finder::Maintenance => maintain(&other).await,
