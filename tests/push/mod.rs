@@ -15,14 +15,13 @@ mod signatures;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::embedded::EmbeddedStore;
 
 use self::endpoint::Endpoint;
-use crate::http::answered;
+use crate::http::{answered, follow, ids};
 use support::redis::RedisServer;
 use support::sukkal::Api;
-use support::test_bed::{Server, TestBed};
+use support::test_bed::{Server, TestBed, queue_id};
 use support::waiting::block_until;
 
 /// Runs each of these tests over Redis and over an embedded store, on a server with these options.
@@ -109,53 +108,24 @@ impl Bench {
 
     /// Subscribes a URL to the queue `q`, and returns the answer.
     async fn subscribe(&self, url: &str, options: Value) -> Value {
-        self.subscribe_to("q", url, options).await
-    }
-
-    /// Subscribes a URL to a queue, and returns the answer.
-    async fn subscribe_to(&self, queue: &str, url: &str, options: Value) -> Value {
-        let document = json!({ "subscriber": url, "ttl": 3_600, "options": options });
-        let path = format!("/v2/queues/{queue}/subscriptions");
-        let response = self.api.post(&path, &document).send().await.unwrap();
-        assert_eq!(response.status(), 201, "{}", response.text().await.unwrap());
-        response.json().await.unwrap()
+        subscribe_to(&self.api, "q", url, options).await
     }
 
     /// Posts messages with these bodies to the queue `q`, and returns their ids.
     async fn post(&self, bodies: &[Value]) -> Vec<String> {
         let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body, "ttl": 600 })).collect();
-        let posted =
-            answered(self.api.post("/v2/queues/q/messages", &json!({ "messages": messages })), 201).await.json();
-        let id = |href: &Value| href.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-        posted["resources"].as_array().unwrap().iter().map(id).collect()
+        let posted = self.api.post("/v2/queues/q/messages", &json!({ "messages": messages }));
+        ids(&answered(posted, 201).await.json())
     }
 
     /// Returns the figures of a subscription of the queue `q`.
     async fn figures(&self, id: &str) -> Value {
-        self.figures_at("q", id).await
-    }
-
-    async fn figures_at(&self, queue: &str, id: &str) -> Value {
-        let path = format!("/v2/queues/{queue}/subscriptions/{id}?with_delivery=true");
-        let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
-        document["delivery"].clone()
+        figures(&self.api, "q", id).await
     }
 
     /// Waits until the figures of a subscription of the queue `q` are as wanted.
     async fn wait_until(&self, id: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        self.wait_until_at("q", id, is_wanted).await
-    }
-
-    /// Waits until the figures of a subscription are as wanted.
-    async fn wait_until_at(&self, queue: &str, id: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..1_500 {
-            let figures = self.figures_at(queue, id).await;
-            if is_wanted(&figures) {
-                return figures;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-        panic!("the figures stay {}", self.figures_at(queue, id).await);
+        wait_until(&self.api, "q", id, is_wanted).await
     }
 
     /// Returns the bodies of the messages in a queue.
@@ -166,16 +136,14 @@ impl Bench {
     /// Returns the messages in a queue.
     async fn messages_of(&self, queue: &str) -> Vec<Value> {
         let path = format!("/v2/queues/{queue}/messages?echo=true&include_origin=true");
-        let document: Value = self.api.get(&path).send().await.unwrap().json().await.unwrap();
-        document["messages"].as_array().unwrap().clone()
+        follow(&self.api, &path, "messages").await
     }
 
     /// Sets the clocks of the queues `q` and `dead` ahead of the real time. The process reads the
     /// clock only from time to time, and when this subscription has changed.
     async fn set_clock_ahead(&self, id: &str, seconds: i64) {
         for name in ["q", "dead"] {
-            let queue = QueueId::new(ProjectId::new("p").unwrap(), name.parse().unwrap()).unwrap();
-            self.store.set_clock(&queue, seconds * 1_000_000).await;
+            self.store.set_clock(&queue_id("p", name), seconds * 1_000_000).await;
         }
         let change = self.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{id}"));
         answered(change.json(&json!({ "ttl": 3_600 })), 204).await;
@@ -194,6 +162,37 @@ impl Bench {
         let response = self.api.post(&path, body).send().await.unwrap();
         (response.status(), response.text().await.unwrap())
     }
+}
+
+/// Subscribes a URL to a queue, and returns the answer.
+async fn subscribe_to(api: &Api, queue: &str, url: &str, options: Value) -> Value {
+    let document = json!({ "subscriber": url, "ttl": 3_600, "options": options });
+    answered(api.post(&format!("/v2/queues/{queue}/subscriptions"), &document), 201).await.json()
+}
+
+/// Returns the figures of a subscription.
+async fn figures(api: &Api, queue: &str, id: &str) -> Value {
+    let path = format!("/v2/queues/{queue}/subscriptions/{id}?with_delivery=true");
+    answered(api.get(&path), 200).await.json()["delivery"].take()
+}
+
+/// Waits until the figures of a subscription are as wanted.
+async fn wait_until(api: &Api, queue: &str, id: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..3_000 {
+        let figures = figures(api, queue, id).await;
+        if is_wanted(&figures) {
+            return figures;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the figures stay {}", figures(api, queue, id).await);
+}
+
+/// Returns the last attempts of a subscription of the queue `q`, the newest first.
+async fn attempts(api: &Api, id: &str) -> Vec<Value> {
+    let path = format!("/v2/queues/q/subscriptions/{id}/attempts");
+    let mut document = answered(api.get(&path), 200).await.json();
+    document["attempts"].as_array_mut().map(std::mem::take).unwrap()
 }
 
 fn id(created: &Value) -> String {

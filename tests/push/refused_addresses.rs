@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, LOCAL, failing_first, id, numbers, retries_at_once, retry_policy};
+use crate::http::answered;
 use support::ports;
 use support::test_bed::{Server, TestBed};
 
@@ -93,9 +94,7 @@ fn port(endpoint: &Endpoint) -> u16 {
 /// Returns the last attempts of a subscription, when it has made at least this many.
 async fn attempts(bench: &Bench, id: &str, count: u64) -> Vec<Value> {
     bench.wait_until(id, |figures| figures["attempts"].as_u64() >= Some(count)).await;
-    let path = format!("/v2/queues/q/subscriptions/{id}/attempts");
-    let document: Value = bench.api.get(&path).send().await.unwrap().json().await.unwrap();
-    document["attempts"].as_array().unwrap().clone()
+    super::attempts(&bench.api, id).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,6 +189,7 @@ async fn a_process_that_may_not_call_a_subscriber_pauses_the_subscription_and_gi
     assert_eq!(endpoint.bodies(1).await, numbers(0, 1));
 }
 
+/// Row 8.6-6.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_redirect_is_followed() {
     let bench = Bench::embedded();
@@ -288,14 +288,11 @@ async fn secrets_and_bodies_reach_neither_the_log_nor_the_attempts() {
     let mut ids = Vec::new();
     for url in [failing.url(&format!("/{MARK}?token={MARK}")), closed_url] {
         let fields = json!({"subscriber": url, "secret": secret, "options": options});
-        let created = bench.api.post("/v2/queues/q/subscriptions", &fields).send().await.unwrap();
-        assert_eq!(created.status(), 201);
-        ids.push(id(&created.json().await.unwrap()));
+        ids.push(id(&answered(bench.api.post("/v2/queues/q/subscriptions", &fields), 201).await.json()));
     }
     let invalid = json!({"subscriber": format!("ftp://{MARK}:{MARK}@a.example/{MARK}"), "secret": MARK});
-    let refused = bench.api.post("/v2/queues/q/subscriptions", &invalid).send().await.unwrap();
-    assert_eq!(refused.status(), 400);
-    assert!(!refused.text().await.unwrap().contains(MARK));
+    let refused = answered(bench.api.post("/v2/queues/q/subscriptions", &invalid), 400).await;
+    assert!(!refused.text.contains(MARK));
 
     bench.post(&[json!({ MARK: MARK })]).await;
     bench.wait_until(&ids[0], |figures| figures["state"] == "disabled").await;

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::endpoint::{Answer, Endpoint};
-use super::{LOCAL, id, numbers};
+use super::{LOCAL, figures, id, numbers, subscribe_to};
+use crate::http::post_as;
 use support::proxy::Proxy;
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
@@ -24,20 +25,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 const ATTEMPT_MAX: Duration = Duration::from_secs(30);
 
 async fn post(api: &Api, body: u64) {
-    let messages = json!({ "messages": [{ "body": body }] });
-    assert_eq!(api.post("/v2/queues/q/messages", &messages).send().await.unwrap().status(), 201);
+    post_as(api, "q", &[json!(body)]).await;
 }
 
 async fn subscribe(api: &Api, endpoint: &Endpoint, options: Value) -> String {
-    let subscription = json!({ "subscriber": endpoint.url("/"), "ttl": 3_600, "options": options });
-    let created = api.post("/v2/queues/q/subscriptions", &subscription).send().await.unwrap();
-    assert_eq!(created.status(), 201);
-    id(&created.json().await.unwrap())
-}
-
-async fn figures(api: &Api, subscription: &str) -> Value {
-    let path = format!("/v2/queues/q/subscriptions/{subscription}?with_delivery=true");
-    api.get(&path).send().await.unwrap().json::<Value>().await.unwrap()["delivery"].take()
+    id(&subscribe_to(api, "q", &endpoint.url("/"), options).await)
 }
 
 /// Waits until this number of processes receives signals.
@@ -127,7 +119,7 @@ async fn only_ordered_subscriptions_wait_until_no_attempt_of_a_lost_process_can_
     assert_eq!(last.body(), 2);
     let pause = last.at - stopped_at;
     assert!(pause <= PAUSE_MAX, "{pause:?}");
-    let held = figures(&api, &subscription).await;
+    let held = figures(&api, "q", &subscription).await;
     let reason = "The process that delivered is lost, and its last request may still run.";
     assert_eq!((&held["state"], &held["reason"]), (&json!("held"), &json!(reason)));
     assert!(held["until"].is_string(), "{held}");
@@ -168,6 +160,6 @@ async fn an_outage_that_is_longer_than_a_lease_repeats_no_attempt() {
         api.post("/v2/queues/q/messages", &messages).send().await.unwrap().status() == 201
     })
     .await;
-    until("both messages are delivered", async || figures(&api, &subscription).await["delivered"] == 2).await;
+    until("both messages are delivered", async || figures(&api, "q", &subscription).await["delivered"] == 2).await;
     assert_eq!(endpoint.bodies(2).await, numbers(0, 2));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sukkal_domain::{ProjectId, QueueId};
+use sukkal_domain::QueueId;
 use sukkal_storage::embedded::EmbeddedStore;
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ use crate::push::LOCAL;
 use support::cluster::RedisCluster;
 use support::random::Random;
 use support::redis::RedisServer;
-use support::test_bed::{Server, ServerUrls, TestBed};
+use support::test_bed::{self, Server, ServerUrls, TestBed};
 
 pub(super) const PROJECT: &str = "campaign";
 const SERVERS: usize = 3;
@@ -290,7 +290,7 @@ pub(super) fn queue_name(number: usize) -> String {
 }
 
 fn queue_id(number: usize) -> QueueId {
-    QueueId::new(ProjectId::new(PROJECT).unwrap(), queue_name(number).parse().unwrap()).unwrap()
+    test_bed::queue_id(PROJECT, &queue_name(number))
 }
 
 /// Starts this number of processes at the same time. Their janitors visit all queues.

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 
 use self::server::{MailServer, header, headers};
 use super::id;
+use crate::http::{answered, ids, ok};
 use support::certificates::{Authority, Certificate, text};
 use support::ports;
 use support::redis::child_command;
@@ -103,15 +104,12 @@ impl MailBench {
 
     async fn post(&self, body: Value) -> String {
         let messages = json!({"messages": [{"body": body, "ttl": 600}]});
-        let response = self.api.post("/v2/queues/q/messages", &messages).send().await.unwrap();
-        let posted: Value = response.json().await.unwrap();
-        posted["resources"][0].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+        ids(&answered(self.api.post("/v2/queues/q/messages", &messages), 201).await.json()).remove(0)
     }
 
     /// Pauses or resumes a subscription.
     async fn act(&self, subscription: &str, action: &str) {
-        let path = format!("/v2/queues/q/subscriptions/{subscription}/{action}");
-        assert!(self.api.post(&path, &json!({})).send().await.unwrap().status().is_success(), "{action}");
+        ok(self.api.post(&format!("/v2/queues/q/subscriptions/{subscription}/{action}"), &json!({}))).await;
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -120,21 +118,12 @@ impl MailBench {
 
     /// Returns the last attempts of a subscription, the oldest first.
     async fn attempts(&self, subscription: &str) -> Vec<Value> {
-        let document = self.get(&format!("/subscriptions/{subscription}/attempts")).await;
-        document["attempts"].as_array().unwrap().iter().rev().cloned().collect()
+        super::attempts(&self.api, subscription).await.into_iter().rev().collect()
     }
 
     /// Waits until the figures of a subscription are as wanted.
     async fn wait_until(&self, subscription: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        let path = format!("/subscriptions/{subscription}?with_delivery=true");
-        for _ in 0..3_000 {
-            let figures = self.get(&path).await["delivery"].clone();
-            if is_wanted(&figures) {
-                return figures;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-        panic!("the figures stay {}", self.get(&path).await);
+        super::wait_until(&self.api, "q", subscription, is_wanted).await
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
 
 use super::MailBench;
 use super::server::MailServer;
 use support::ports;
 use support::redis::RedisServer;
 use support::sukkal::MOVABLE_CLOCK;
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::until_some;
 
 const COUNT: u64 = 10;
@@ -72,8 +71,7 @@ async fn restart(store: &str, ends_in_time: bool) {
 /// Moves the clock of the queue past the delivery lease of the first service, and makes the other
 /// one read the clock: it does when a subscription changes.
 async fn expire_delivery_lease(store: &str, bench: &MailBench, subscription: &str) {
-    let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
-    set_clock(&open_movable(store), &queue, LEASE_OVER_US).await;
+    set_clock(&open_movable(store), &queue_id("p", "q"), LEASE_OVER_US).await;
     let change = bench.api.request(Method::PATCH, &format!("/v2/queues/q/subscriptions/{subscription}"));
     assert_eq!(change.json(&json!({ "ttl": 3_600 })).send().await.unwrap().status(), 204);
 }
