@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use futures::future::join_all;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::jwt::Jwt;
-use tokio::time::{Instant, advance, pause, resume, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::stub_provider::{Mood, StubProvider};
+use support::waiting::advance;
 
 /// Age at which keys are fetched again.
 const REFRESH_AGE: Duration = Duration::from_secs(300);
@@ -35,13 +36,6 @@ fn short(outcome: &Result<Identity, AuthenticationError>) -> Outcome {
 
 async fn outcome(jwt: &Jwt, token: &str) -> Outcome {
     short(&jwt.identify(token).await)
-}
-
-/// Lets time pass without waiting for it.
-async fn pass(time: Duration) {
-    pause();
-    advance(time).await;
-    resume();
 }
 
 #[tokio::test]
@@ -105,7 +99,7 @@ async fn keys_that_could_not_be_fetched_at_first_are_fetched_soon() {
     assert_eq!(outcome(&jwt, &token).await, Outcome::Unavailable);
     provider.set_mood(Mood::Well);
 
-    pass(Duration::from_secs(5)).await;
+    advance(Duration::from_secs(5)).await;
 
     assert_eq!(outcome(&jwt, &token).await, Outcome::Accepted);
 }
@@ -124,7 +118,7 @@ async fn unknown_keys_cause_one_fetch_a_minute() {
         let late = outcome(&jwt, &provider.token("late", "shop")).await;
         assert_eq!(late, Outcome::NotYet, "the key may be newer than the keys");
         assert_eq!(provider.fetches(), fetches);
-        pass(FETCH_PAUSE).await;
+        advance(FETCH_PAUSE).await;
     }
 }
 
@@ -144,7 +138,7 @@ async fn invented_tokens_do_not_get_tokens_of_a_new_key_refused() {
     let new = provider.token("second", "shop");
     assert_eq!(outcome(&jwt, &new).await, Outcome::NotYet, "the client tries again");
     assert_eq!(provider.fetches(), 2);
-    pass(FETCH_PAUSE).await;
+    advance(FETCH_PAUSE).await;
     assert_eq!(outcome(&jwt, &new).await, Outcome::Accepted);
 }
 
@@ -175,7 +169,7 @@ async fn keys_rotate_without_an_outage() {
     assert_eq!(outcome(&jwt, &old).await, Outcome::Accepted);
 
     provider.withdraw_old_keys();
-    pass(REFRESH_AGE).await;
+    advance(REFRESH_AGE).await;
     let withdrawn = async {
         // The fetch runs in the background.
         while outcome(&jwt, &old).await != Outcome::Refused {

@@ -6,9 +6,10 @@ use futures::future::join_all;
 use serde_json::json;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::keystone::Keystone;
-use tokio::time::{Instant, advance, pause, resume, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::stub_keystone::{Mood, PASSWORD, StubKeystone, described, described_until};
+use support::waiting::advance;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Time for which a valid token is accepted without asking Keystone again.
@@ -52,13 +53,6 @@ fn start() -> (StubKeystone, Keystone) {
     (stub, keystone)
 }
 
-/// Lets time pass without waiting for it.
-async fn pass(time: Duration) {
-    pause();
-    advance(time).await;
-    resume();
-}
-
 #[tokio::test]
 async fn a_token_proves_an_identity() {
     let (_stub, keystone) = start();
@@ -99,7 +93,7 @@ async fn a_keystone_that_misbehaves_affects_only_tokens_that_are_not_cached() {
         assert_eq!(outcome(&keystone, "invalid").await, invalid, "{mood:?}, not valid");
 
         stub.set_mood(Mood::Well);
-        pass(LOGIN_PAUSE).await;
+        advance(LOGIN_PAUSE).await;
         assert_eq!(outcome(&keystone, "other").await, Accepted, "{mood:?}, recovered");
         assert_eq!(outcome(&keystone, "fresh").await, Accepted, "{mood:?}, an outage is not cached");
     }
@@ -121,7 +115,7 @@ async fn a_keystone_that_hangs_is_waited_for_in_bounded_time() {
 async fn invented_tokens_do_not_keep_out_a_token_that_was_valid_before() {
     let (stub, keystone) = start();
     assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
-    pass(VALID_AGE_MAX).await;
+    advance(VALID_AGE_MAX).await;
     stub.set_mood(Mood::HangsForInvalid);
     // More than are validated at the same time.
     let invented: Vec<_> = (0..1_100)
@@ -140,7 +134,7 @@ async fn invented_tokens_do_not_keep_out_a_token_that_was_valid_before() {
     assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
     assert_eq!(outcome(&keystone, "fresh").await, Outcome::Unavailable, "it cannot be told from invented ones");
     assert_eq!(stub.validations(), 1 + 64 + 1);
-    pass(VALIDATION_DURATION_MAX).await;
+    advance(VALIDATION_DURATION_MAX).await;
     for request in invented {
         assert_eq!(request.await.unwrap(), Outcome::Unavailable);
     }
@@ -150,7 +144,7 @@ async fn invented_tokens_do_not_keep_out_a_token_that_was_valid_before() {
 async fn a_token_of_the_service_user_that_is_not_valid_any_more_is_renewed() {
     let (stub, keystone) = start();
     assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
-    pass(LOGIN_PAUSE).await;
+    advance(LOGIN_PAUSE).await;
     stub.revoke_service();
 
     let outcomes = join_all(["fresh", "other", "invalid"].map(|token| outcome(&keystone, token))).await;
@@ -170,7 +164,7 @@ async fn a_wrong_password_is_not_tried_for_each_request() {
     assert_eq!(stub.logins(), 1);
 
     stub.set_password(PASSWORD);
-    pass(LOGIN_PAUSE).await;
+    advance(LOGIN_PAUSE).await;
     assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
     assert_eq!((stub.logins(), stub.validations()), (2, 1));
 }
@@ -186,10 +180,10 @@ async fn a_token_has_one_validation_at_a_time_and_its_outcome_is_remembered() {
 
     stub.revoke("known");
     stub.issue("invalid", described("user-7", Some("shop"), &[], HOUR));
-    pass(REFUSED_AGE_MAX).await;
+    advance(REFUSED_AGE_MAX).await;
     assert_eq!(outcome(&keystone, "known").await, Outcome::Accepted);
     assert_eq!(outcome(&keystone, "invalid").await, Outcome::Accepted);
-    pass(VALID_AGE_MAX.saturating_sub(REFUSED_AGE_MAX)).await;
+    advance(VALID_AGE_MAX.saturating_sub(REFUSED_AGE_MAX)).await;
     assert_eq!(outcome(&keystone, "known").await, Outcome::Refused);
     assert_eq!(stub.validations(), 4);
 }
@@ -285,7 +279,7 @@ async fn errors_show_neither_tokens_nor_the_password() {
         stub.set_mood(mood);
         let error = keystone.identify("confidential", None).await.unwrap_err();
         assert!(!format!("{error:?}").contains("confidential"), "{error:?}");
-        pass(REFUSED_AGE_MAX).await;
+        advance(REFUSED_AGE_MAX).await;
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::block_until;
 
 /// The project of the most expensive requests.
@@ -85,9 +85,7 @@ impl Stage {
         if let Some(redis) = &self.redis {
             let store = open_movable(&redis.url());
             for name in queues {
-                let project = sukkal_domain::ProjectId::new(PROJECT).unwrap();
-                let queue = sukkal_domain::QueueId::new(project, name.parse().unwrap()).unwrap();
-                set_clock(&store, &queue, i64::try_from(time.as_micros()).unwrap()).await;
+                set_clock(&store, &queue_id(PROJECT, name), i64::try_from(time.as_micros()).unwrap()).await;
             }
             return;
         }

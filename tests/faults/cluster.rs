@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::{Maintenance, Schedule};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -14,7 +13,7 @@ use support::cluster::RedisCluster;
 use support::exposition::Exposition;
 use support::redis::{RedisServer, Reply};
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::{block_until, until};
 
 const MANY: usize = 64;
@@ -172,7 +171,7 @@ async fn the_janitor_maintains_queues_of_other_nodes_while_a_node_is_down() {
     let key = |queue: usize, part: &str| format!("sukkal:{{{}/q{queue}}}:{part}", scene.project);
     let store = open_movable(&scene.cluster.url());
     for queue in 0..30 {
-        let id = QueueId::new(ProjectId::new(&scene.project).unwrap(), format!("q{queue}").parse().unwrap()).unwrap();
+        let id = queue_id(&scene.project, &format!("q{queue}"));
         set_clock(&store, &id, 62_000_000).await;
     }
     // Half of the queues are found by the index of due queues, the others by the full round.

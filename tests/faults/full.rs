@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::{Maintenance, Schedule};
 
 use super::requests::{self, DELETES, READS, Requests, WRITES, all_done, all_refused};
@@ -13,7 +12,7 @@ use crate::http::{answered, ids};
 use support::exposition::Exposition;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::block_until;
 
 const MANY: usize = 64;
@@ -80,9 +79,7 @@ async fn reading_reclaims_expired_messages_in_a_full_redis() {
     let api = sukkal.project("full");
     let batch = json!({ "messages": vec![json!({ "ttl": 60, "body": "short-lived" }); 1000] });
     answered(api.post("/v2/queues/q/messages", &batch), 201).await;
-    let store = open_movable(&redis.url());
-    let queue = QueueId::new(ProjectId::new("full").unwrap(), "q".parse().unwrap()).unwrap();
-    set_clock(&store, &queue, 62_000_000).await;
+    set_clock(&open_movable(&redis.url()), &queue_id("full", "q"), 62_000_000).await;
 
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let page = answered(api.get("/v2/queues/q/messages?echo=true"), 200).await.json();
@@ -98,7 +95,7 @@ async fn a_full_redis_serves_workers() {
     let sukkal = Sukkal::start_without_janitor(&redis, &redis.url(), &[MOVABLE_CLOCK]);
     let api = sukkal.project("full");
     let store = open_movable(&redis.url());
-    let queue = |name: &str| QueueId::new(ProjectId::new("full").unwrap(), name.parse().unwrap()).unwrap();
+    let queue = |name: &str| queue_id("full", name);
     let batch = json!({ "messages": [{ "ttl": 60, "body": 1 }] });
     let post = async |queue: &str, batch: &serde_json::Value| {
         answered(api.post(&format!("/v2/queues/{queue}/messages"), batch), 201).await;
@@ -142,8 +139,7 @@ async fn a_full_redis_does_not_stop_the_janitor() {
         }
     }
     redis.command(&["UNLINK", "sukkal:{full/c-deleted}:messages", "sukkal:{full/c-deleted}:ready"]);
-    let expired = QueueId::new(ProjectId::new("full").unwrap(), "d-expired".parse().unwrap()).unwrap();
-    set_clock(&store, &expired, 62_000_000).await;
+    set_clock(&store, &queue_id("full", "d-expired"), 62_000_000).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     let at_once = Schedule { pause: Duration::ZERO, walk: Duration::ZERO };

@@ -2,13 +2,12 @@
 //! the store steps back. The other messages are as expired as before.
 
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
 
 use super::gate::Gate;
 use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::until;
 
 const PROJECT: &str = "expired";
@@ -28,7 +27,7 @@ async fn messages_stay_expired_if_their_removal_is_interrupted_and_the_clock_ste
         let gate = Gate::start(redis.port(), PROJECT);
         let mut first = Sukkal::start_without_janitor(&redis, &gate.url(), &[MOVABLE_CLOCK]);
         let (name, path) = (format!("q{commands}"), format!("/v2/queues/q{commands}/messages"));
-        let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), name.parse().unwrap()).unwrap();
+        let queue = queue_id(PROJECT, &name);
         let messages = vec![json!({ "body": 1, "ttl": 60 }); MESSAGES];
         answered(first.project(PROJECT).post(&path, &json!({ "messages": messages })), 201).await;
 

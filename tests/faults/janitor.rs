@@ -1,13 +1,12 @@
 //! The janitor reclaims expired messages in queues that no request uses.
 
 use serde_json::json;
-use sukkal_domain::{ProjectId, QueueId};
 
 use super::stored::Stored;
 use crate::http::answered;
 use support::redis::RedisServer;
 use support::sukkal::{MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{open_movable, set_clock};
+use support::test_bed::{open_movable, queue_id, set_clock};
 use support::waiting::block_until;
 
 const BATCHES: usize = 30;
@@ -31,9 +30,7 @@ async fn expired_messages_are_reclaimed_without_any_request() {
     let count = i64::try_from(BATCHES * BATCH).unwrap();
     assert_eq!(stored.messages("q"), count);
 
-    let store = open_movable(&redis.url());
-    let queue = QueueId::new(ProjectId::new("idle").unwrap(), "q".parse().unwrap()).unwrap();
-    set_clock(&store, &queue, 62_000_000).await;
+    set_clock(&open_movable(&redis.url()), &queue_id("idle", "q"), 62_000_000).await;
 
     block_until("the messages are gone", || {
         let parts = ["messages", "ready", "expirations"].map(|part| format!("sukkal:{{idle/q}}:{part}"));

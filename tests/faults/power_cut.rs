@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
 use sukkal_storage::redis::RedisStore;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Duration, sleep};
@@ -24,7 +23,7 @@ use support::random::{self, Random};
 use support::redis::RedisServer;
 use support::report;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::{self, open_movable};
+use support::test_bed::{self, open_movable, queue_id};
 use support::waiting::block_until;
 
 const PROJECT: &str = "power-cut";
@@ -266,9 +265,8 @@ fn claim_of(message: &Value) -> String {
 }
 
 async fn set_clock(store: &RedisStore, queue: &str, ahead_s: u64) {
-    let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), queue.parse().unwrap()).unwrap();
     let offset_us = i64::try_from(ahead_s * 1_000_000).unwrap();
-    test_bed::set_clock(store, &queue, offset_us).await;
+    test_bed::set_clock(store, &queue_id(PROJECT, queue), offset_us).await;
 }
 
 async fn wait_until(is_so: impl Fn() -> bool) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sukkal_domain::{Metadata, ProjectId, QueueId};
+use sukkal_domain::{Metadata, QueueId};
 use sukkal_storage::redis::RedisStore;
 use sukkal_storage::{Listing, Maintenance, MessageStore, QueueStore};
 use tokio::time::{sleep, timeout};
@@ -12,6 +12,7 @@ use super::gate::Gate;
 use super::process::refused;
 use super::stored::Stored;
 use support::redis::{RedisServer, Reply};
+use support::test_bed::queue_id;
 
 const PROJECT: &str = "registered";
 const REGISTER: &str = "sukkal:{registered}:queues";
@@ -21,7 +22,7 @@ fn open(url: &str) -> RedisStore {
 }
 
 fn queue() -> QueueId {
-    QueueId::new(ProjectId::new(PROJECT).unwrap(), "q".parse().unwrap()).unwrap()
+    queue_id(PROJECT, "q")
 }
 
 async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
-use sukkal_domain::{ProjectId, QueueId};
 
 use super::gate::Gate;
 use support::exposition::Exposition;
 use support::proxy::Proxy;
 use support::redis::RedisServer;
 use support::sukkal::{Api, MOVABLE_CLOCK, Sukkal};
-use support::test_bed::TestBed;
+use support::test_bed::{TestBed, queue_id};
 use support::waiting::until;
 
 const PROJECT: &str = "stop-in-outage";
@@ -157,8 +156,7 @@ fn bodies(answer: &Value) -> Vec<u64> {
 /// expire.
 async fn end_unknown_claims(redis: &RedisServer) {
     redis.command(&["PING"]);
-    let queue = QueueId::new(ProjectId::new(PROJECT).unwrap(), "q".parse().unwrap()).unwrap();
-    TestBed::redis(&redis.url()).set_clock(&queue, ENDED_US).await;
+    TestBed::redis(&redis.url()).set_clock(&queue_id(PROJECT, "q"), ENDED_US).await;
 }
 
 async fn metric(sukkal: &Sukkal, name: &str) -> f64 {
