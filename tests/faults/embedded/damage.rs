@@ -7,11 +7,11 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use sukkal_domain::{ClaimId, ClientId, NewClaim, Term};
 use sukkal_storage::embedded::{EmbeddedStore, Fsync, OpenError};
-use sukkal_storage::{ClaimStore, Maintenance, QueueStore};
+use sukkal_storage::{ClaimStore, Maintenance};
 use tempfile::TempDir;
 
 use super::super::process::refused;
-use super::{assert_consistent, metadata, post, queue};
+use super::{assert_consistent, created, post};
 use support::sukkal::Sukkal;
 
 const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
@@ -133,7 +133,7 @@ fn a_foreign_file_of_the_same_engine_is_refused_and_unchanged() {
 async fn a_check_distinguishes_an_intact_store_from_a_damaged_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).unwrap();
-    store.create_queue(&queue("work"), &metadata(serde_json::json!({}))).await.unwrap();
+    created(&store).await;
     drop(store);
     let uri = uri(folder.path());
     let check = ["check", "--store", &uri];
@@ -170,9 +170,8 @@ async fn a_check_finds_each_kind_of_damage() {
         (STATE, None, "the stored counts are"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let (store, work) = (open(&folder).unwrap(), queue("work"));
-        store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-        let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+        let store = open(&folder).unwrap();
+        let (work, revision) = created(&store).await;
         post(&store, &work, revision, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
         let claim = NewClaim {
             limit: 2,

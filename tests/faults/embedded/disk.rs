@@ -5,6 +5,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{DatabaseError, StorageBackend};
+use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 
 use support::random::Random;
 
@@ -56,8 +57,13 @@ impl Disk {
         })))
     }
 
-    /// Connects a store.
-    pub(super) fn connect(&self) -> std::result::Result<Box<dyn StorageBackend>, DatabaseError> {
+    /// Opens the store on this disk.
+    pub(super) fn open(&self, fsync: Fsync) -> EmbeddedStore {
+        let disk = self.clone();
+        EmbeddedStore::on_disk(move || disk.connect(), fsync).unwrap()
+    }
+
+    fn connect(&self) -> std::result::Result<Box<dyn StorageBackend>, DatabaseError> {
         let state = self.state();
         if !state.has_power {
             return Err(Error::new(ErrorKind::NotConnected, "there is no power").into());

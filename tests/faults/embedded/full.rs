@@ -3,18 +3,13 @@
 
 use std::time::Duration;
 
-use sukkal_storage::embedded::{EmbeddedStore, Fsync};
-use sukkal_storage::{BackupStart, Error, Maintenance, MessageStore, PostOutcome, QueueStore};
+use sukkal_storage::embedded::Fsync;
+use sukkal_storage::{BackupStart, Error, Maintenance, MessageStore, PostOutcome};
 
 use super::disk::Disk;
-use super::{assert_consistent, metadata, post, queue, texts_in};
+use super::{assert_consistent, created, post, texts_in};
 
 const PAUSE: Duration = Duration::from_millis(50);
-
-fn open(disk: &Disk) -> EmbeddedStore {
-    let source = disk.clone();
-    EmbeddedStore::on_disk(move || source.connect(), Fsync::Group).unwrap()
-}
 
 /// Returns a large message that contains its number.
 fn large(number: usize) -> String {
@@ -24,10 +19,8 @@ fn large(number: usize) -> String {
 #[tokio::test]
 async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let disk = Disk::new();
-    let store = open(&disk);
-    let work = queue("work");
-    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let store = disk.open(Fsync::Group);
+    let (work, revision) = created(&store).await;
     let mut there = Vec::new();
     for round in 0..3 {
         disk.limit(disk.length() + 1);
@@ -54,7 +47,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
         there.push(text);
     }
     drop(store);
-    let store = open(&disk);
+    let store = disk.open(Fsync::Group);
     assert_eq!(texts_in(&store, &work).await, there);
     assert_consistent(&store).await;
 }
@@ -62,10 +55,8 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
 #[tokio::test]
 async fn a_store_closed_while_the_disk_was_full_is_consistent() {
     let disk = Disk::new();
-    let store = open(&disk);
-    let work = queue("work");
-    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let store = disk.open(Fsync::Group);
+    let (work, revision) = created(&store).await;
     disk.limit(disk.length() + 1);
     let mut there = Vec::new();
     while let Ok(PostOutcome::Posted(_)) = post(&store, &work, revision, &[large(there.len())]).await {
@@ -73,7 +64,7 @@ async fn a_store_closed_while_the_disk_was_full_is_consistent() {
     }
 
     drop(store);
-    let store = open(&disk);
+    let store = disk.open(Fsync::Group);
 
     assert_eq!(texts_in(&store, &work).await, there);
     assert_consistent(&store).await;
@@ -82,10 +73,8 @@ async fn a_store_closed_while_the_disk_was_full_is_consistent() {
 #[tokio::test]
 async fn a_store_recovers_when_its_failed_disk_recovers() {
     let disk = Disk::new();
-    let store = open(&disk);
-    let work = queue("work");
-    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let store = disk.open(Fsync::Group);
+    let (work, revision) = created(&store).await;
     assert!(post(&store, &work, revision, &["before".to_owned()]).await.is_ok());
     let Ok(BackupStart::Begun(mut backup)) = store.begin_backup() else { panic!("no backup begins") };
 
@@ -108,10 +97,8 @@ async fn a_store_recovers_when_its_failed_disk_recovers() {
 #[tokio::test]
 async fn reads_alone_let_a_store_recover_after_a_disk_failure() {
     let disk = Disk::new();
-    let store = open(&disk);
-    let work = queue("work");
-    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let store = disk.open(Fsync::Group);
+    let (work, revision) = created(&store).await;
     disk.set_failing(true);
     assert!(post(&store, &work, revision, &["lost".to_owned()]).await.is_err());
     disk.set_failing(false);
@@ -127,10 +114,8 @@ async fn reads_alone_let_a_store_recover_after_a_disk_failure() {
 async fn concurrent_writes_share_a_sync_and_reads_need_none() {
     const POSTS: usize = 200;
     let disk = Disk::new();
-    let store = open(&disk);
-    let work = queue("work");
-    store.create_queue(&work, &metadata(serde_json::json!({}))).await.unwrap();
-    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    let store = disk.open(Fsync::Group);
+    let (work, revision) = created(&store).await;
     let before = disk.syncs();
 
     let texts: Vec<String> = (0..POSTS).map(|number| number.to_string()).collect();

@@ -11,16 +11,18 @@ mod tokens;
 
 use serde_json::json;
 use sukkal_domain::{
-    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Rank, Revision, Scope,
+    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, QueueId, QueueLimits, Rank, Revision, Scope,
 };
-use sukkal_storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome};
+use sukkal_storage::embedded::EmbeddedStore;
+use sukkal_storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome, QueueStore};
+
+use support::test_bed::queue_id;
 
 /// Much longer than any of these tests takes.
 const TTL_S: u32 = 1_000_000;
 
 fn queue(name: &str) -> QueueId {
-    let project = ProjectId::new("p").unwrap();
-    QueueId::new(project, name.parse().unwrap()).unwrap()
+    queue_id("p", name)
 }
 
 fn client() -> ClientId {
@@ -37,6 +39,14 @@ fn text(message: &Message) -> String {
 
 fn metadata(keys: serde_json::Value) -> Metadata {
     serde_json::from_value(keys).map(Metadata::from_store).unwrap()
+}
+
+/// Creates the queue `work`, and returns its id and its revision.
+async fn created(store: &EmbeddedStore) -> (QueueId, Revision) {
+    let work = queue("work");
+    store.create_queue(&work, &metadata(json!({}))).await.unwrap();
+    let revision = store.get_queue(&work).await.unwrap().unwrap().revision;
+    (work, revision)
 }
 
 /// Posts these texts in one request.

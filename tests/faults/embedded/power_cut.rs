@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::disk::Disk;
-use super::{assert_consistent, metadata, post, queue, text, texts_in};
+use super::{assert_consistent, created, metadata, post, queue, text, texts_in};
 use support::random::{self, Random};
 use support::report;
 
@@ -86,8 +86,7 @@ async fn acknowledged_messages_survive_power_cuts() {
 
     for cut in 0..=cuts {
         disk.power_on();
-        let source = disk.clone();
-        let store = EmbeddedStore::on_disk(move || source.connect(), Fsync::Group).unwrap();
+        let store = disk.open(Fsync::Group);
         for name in ["work", "dead"] {
             store.set_clock(&queue(name), i64::try_from(cut).unwrap() * STEP_S * 1_000_000);
         }
@@ -121,17 +120,10 @@ async fn without_syncs_a_power_cut_loses_only_the_latest_changes() {
     let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     for is_cut in [true, false] {
         let disk = Disk::new();
-        let open = |fsync| {
-            let source = disk.clone();
-            EmbeddedStore::on_disk(move || source.connect(), fsync).unwrap()
-        };
-        let store = open(Fsync::Group);
-        store.create_queue(&queue("work"), &metadata(json!({}))).await.unwrap();
-        drop(store);
-        let store = open(Fsync::Off);
-        let revision = store.get_queue(&queue("work")).await.unwrap().unwrap().revision;
+        let (work, revision) = created(&disk.open(Fsync::Group)).await;
+        let store = disk.open(Fsync::Off);
         for name in &names {
-            post(&store, &queue("work"), revision, std::slice::from_ref(name)).await.unwrap();
+            post(&store, &work, revision, std::slice::from_ref(name)).await.unwrap();
         }
         if is_cut {
             disk.cut(&mut random);
@@ -139,8 +131,8 @@ async fn without_syncs_a_power_cut_loses_only_the_latest_changes() {
         }
         drop(store);
 
-        let store = open(Fsync::Group);
-        let there = texts_in(&store, &queue("work")).await;
+        let store = disk.open(Fsync::Group);
+        let there = texts_in(&store, &work).await;
         assert_eq!(there, names[..there.len()]);
         assert_eq!(there.len() < names.len(), is_cut, "{} of {} exist", there.len(), names.len());
         assert_consistent(&store).await;

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use serde_json::json;
 use sukkal_domain::{ClaimId, QueueId, Revision};
 use sukkal_storage::embedded::{EmbeddedStore, Fsync};
-use sukkal_storage::{MessageStore, PostOutcome, QueueStore};
+use sukkal_storage::{MessageStore, PostOutcome};
 use tempfile::TempDir;
 
 use super::super::process::refused;
-use super::{assert_consistent, metadata, post, queue, texts_in};
+use super::{assert_consistent, created, post, queue, texts_in};
 
 /// Bytes of the file per byte of live messages of 1 KB, as ARCHITECTURE.md says.
 const BYTES_PER_LIVE_BYTE: u64 = 6;
@@ -28,11 +27,6 @@ impl Stage {
 
     fn open(&self) -> EmbeddedStore {
         EmbeddedStore::open(self.folder.path(), Fsync::Group).unwrap()
-    }
-
-    async fn create(&self, store: &EmbeddedStore) -> Revision {
-        store.create_queue(&self.queue, &metadata(json!({}))).await.unwrap();
-        store.get_queue(&self.queue).await.unwrap().unwrap().revision
     }
 
     async fn post(&self, store: &EmbeddedStore, revision: Revision, count: usize, bytes: usize) {
@@ -64,7 +58,7 @@ async fn the_file_stays_in_proportion_under_steady_load() {
     const AT_ONCE: usize = 200;
     let stage = Stage::new();
     let store = stage.open();
-    let revision = stage.create(&store).await;
+    let revision = created(&store).await.1;
 
     for _ in 0..LIVE / AT_ONCE {
         stage.post(&store, revision, AT_ONCE, KB).await;
@@ -82,7 +76,7 @@ async fn the_file_stays_in_proportion_under_steady_load() {
 async fn opening_a_nearly_empty_file_shrinks_it() {
     let stage = Stage::new();
     let store = stage.open();
-    let revision = stage.create(&store).await;
+    let revision = created(&store).await.1;
     for _ in 0..60 {
         stage.post(&store, revision, 10, LARGE).await;
     }
@@ -107,7 +101,7 @@ async fn compacting_shrinks_a_file_to_its_minimum() {
     let (code, said) = refused(&compact, &[]);
     assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
     let store = stage.open();
-    let revision = stage.create(&store).await;
+    let revision = created(&store).await.1;
     for _ in 0..20 {
         stage.post(&store, revision, 200, KB).await;
     }

@@ -37,8 +37,7 @@ async fn acknowledged_tokens_and_deletions_survive_power_cuts() {
 
     for _ in 0..=cuts {
         disk.power_on();
-        let source = disk.clone();
-        let store = EmbeddedStore::on_disk(move || source.connect(), Fsync::Group).unwrap();
+        let store = disk.open(Fsync::Group);
         assert_consistent(&store).await;
         assert_eq!(ids(&store).await, expected);
 
