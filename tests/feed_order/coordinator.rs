@@ -2,8 +2,8 @@
 //! delete. The checker does not use it.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::wire::Unknown;
+use support::lock;
 use support::timeline::failures::Failures;
 
 /// Largest number of messages by which producers may be ahead of the slowest observer. It
@@ -180,8 +181,4 @@ impl Coordinator {
     pub(super) fn observed(&self) -> usize {
         self.observed.load(Ordering::Relaxed)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
