@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
 use crate::clients::contract::with_all_routes;
 use crate::http::{Answer, answered, send};
+use crate::migration::view::without_ages;
 use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT, Sukkal};
 
@@ -39,6 +40,9 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
 ];
 
 pub(super) const ROLES: [&str; 4] = ["reader", "producer", "worker", "manager"];
+
+/// Further senders whose policy is the preset `roles`.
+const OTHERS_WITH_ROLES: [&str; 3] = ["no-role", "admin-role", "signed-role"];
 
 /// Number of requests that are sent at the same time.
 pub(super) const CONCURRENCY: usize = 8;
@@ -66,20 +70,6 @@ impl fmt::Display for Row {
 }
 
 impl Row {
-    /// Returns the least role of the preset `roles` that may make the request, or "none".
-    pub(super) fn least_role(&self) -> &'static str {
-        if matches!(self.rule, None | Some("ping:get")) {
-            return "none";
-        }
-        let allowed = self.statuses.iter().find(|(column, status)| ROLES.contains(column) && *status != 403);
-        allowed.map_or("admin", |(column, _)| column)
-    }
-
-    /// Returns whether the row is about a route of the API, and not about a request that has none.
-    pub(super) fn is_of_a_route(&self) -> bool {
-        self.target.starts_with("/v2") && self.statuses.iter().any(|(_, status)| *status == 403 || *status < 300)
-    }
-
     /// Returns the request, with placeholders replaced.
     pub(crate) fn request(&self, api: &Api, filled: impl Fn(&str) -> String) -> RequestBuilder {
         self.with_body(api.request(self.method.clone(), &filled(self.target)), filled)
@@ -106,6 +96,11 @@ impl Row {
     fn is_harmless(&self, status: u16) -> bool {
         (400..500).contains(&status) || [Method::GET, Method::HEAD].contains(&self.method)
     }
+}
+
+/// Returns whether the policy is the preset `roles` for this sender.
+pub(super) fn uses_roles(column: &str) -> bool {
+    ROLES.contains(&column) || OTHERS_WITH_ROLES.contains(&column)
 }
 
 /// Returns the rows of the table.
@@ -206,20 +201,19 @@ impl<'s> Benches<'s> {
 }
 
 /// A project with a queue that has everything. Its pools get no queues.
-struct Bench<'s> {
+pub(super) struct Bench<'s> {
     sukkal: &'s Sukkal,
     ended: &'s EndedTokens,
     project: String,
-    owner: Api,
+    pub(super) owner: Api,
     placeholders: Vec<(&'static str, String)>,
     _pools: Arc<RedisServer>,
 }
 
 impl<'s> Bench<'s> {
-    async fn prepare(sukkal: &'s Sukkal, ended: &'s EndedTokens, has_pools: bool) -> Self {
+    pub(super) async fn prepare(sukkal: &'s Sukkal, ended: &'s EndedTokens, has_pools: bool) -> Self {
         let project = format!("project-{}", Uuid::new_v4());
         let owner = sukkal.project(&project);
-        let as_admin = |request: RequestBuilder| request.header("X-Roles", "admin");
         let create = async |path: &str, body: &Value, status| answered(as_admin(owner.post(path, body)), status).await;
         let last = |path: &str| path.rsplit('/').next().unwrap().to_owned();
 
@@ -271,8 +265,21 @@ impl<'s> Bench<'s> {
         row.with_body(self.request(column, row.method.clone(), row.target), |text| self.filled(text))
     }
 
+    /// Returns everything that clients see of the queues and topics, without ages.
+    async fn snapshot(&self) -> Vec<Value> {
+        let mut documents = Vec::new();
+        for part in ["", "/messages?echo=true&include_claimed=true", "/claims", "/subscriptions", "/tasks", "/stats"] {
+            let path = format!("/v2/queues/q{part}");
+            documents.push(without_ages(answered(as_admin(self.owner.get(&path)), 200).await.json()));
+        }
+        for path in ["/v2/queues?detailed=true", "/v2/topics?detailed=true"] {
+            documents.push(answered(as_admin(self.owner.get(path)), 200).await.json());
+        }
+        documents
+    }
+
     /// Returns the text with the placeholders replaced.
-    fn filled(&self, text: &str) -> String {
+    pub(super) fn filled(&self, text: &str) -> String {
         self.placeholders.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id))
     }
 
@@ -294,6 +301,9 @@ impl<'s> Bench<'s> {
             "signed" => signed(path, "2099-01-01"),
             "elsewhere" => signed("/v2/queues/q/elsewhere", "2099-01-01").header("X-Roles", "admin"),
             "signed-late" => signed(path, "2020-01-01"),
+            "no-role" => request(&self.owner),
+            "admin-role" => request(&self.owner).header("X-Roles", "admin"),
+            "signed-role" => signed(path, "2099-01-01").header("X-Roles", "admin"),
             role if role == "member" || role == "admin" || ROLES.contains(&role) => {
                 request(&self.owner).header("X-Roles", role)
             }
@@ -315,21 +325,31 @@ impl<'s> Bench<'s> {
     }
 }
 
+/// The role `all` is for rules of tests.
+fn as_admin(request: RequestBuilder) -> RequestBuilder {
+    request.header("X-Roles", "admin,all")
+}
+
 #[tokio::test]
 async fn every_route_has_the_status_of_the_table_for_every_sender() {
     let servers = Servers::start().await;
     let (with_roles, others) = &servers.benches().await;
     let rows = read_table();
+    let before = with_roles.shared.snapshot().await;
 
     let cells = rows.iter().flat_map(|row| row.statuses.iter().map(move |cell| (row, cell)));
     let answers = stream::iter(cells).map(async |(row, &(column, expected))| {
-        let benches = if ROLES.contains(&column) { with_roles } else { others };
+        let benches = if uses_roles(column) { with_roles } else { others };
         let (answer, _) = benches.send(column, row, expected).await;
-        let is_wrong = answer.status != expected;
+        // A role that is missing is named by the rule that needs it.
+        let rule = row.rule.filter(|_| expected == 403 && uses_roles(column));
+        let is_named = rule.is_none_or(|rule| answer.text.contains(&format!("The rule {rule} ")));
+        let is_wrong = answer.status != expected || !is_named;
         is_wrong.then(|| format!("{row}, {column}: {} {}", answer.status, answer.text))
     });
     let wrong: Vec<String> = answers.buffered(CONCURRENCY).filter_map(async |wrong| wrong).collect().await;
     assert!(wrong.is_empty(), "responses that differ from matrix.txt:\n{}", wrong.join("\n"));
+    assert_eq!(with_roles.shared.snapshot().await, before, "what is refused changes nothing");
 }
 
 #[tokio::test]
@@ -363,7 +383,7 @@ async fn options_need_a_sender_on_every_route() {
 
     let cells = paths.flat_map(|path| rows[0].statuses.iter().map(move |(column, _)| (path, *column)));
     let answers = stream::iter(cells).map(async |(path, column)| {
-        let benches = if ROLES.contains(&column) { with_roles } else { others };
+        let benches = if uses_roles(column) { with_roles } else { others };
         let expected = match column {
             "stranger" | "expired" | "revoked" => 401,
             "unnamed" => 400,
