@@ -109,23 +109,6 @@ async fn deleting_a_claimed_message_requires_its_claim_id() {
     assert_eq!(answered(api.get(&one.path), 200).await.json()["messages"], json!([]));
 }
 
-/// Rows 6.6-6, 7.4-4.
-#[tokio::test]
-async fn a_released_or_expired_claim_id_deletes_nothing() {
-    let (api, ids) = with_messages(2).await;
-    let (released, expired) = (api.claim(1).await, api.claim(1).await);
-    answered(api.delete(&released.path), 204).await;
-    api.set_clock_ahead(301).await;
-
-    for claim in [released, expired] {
-        let description = refused(api.delete(text(&claim.messages[0]["href"])), 400, REFUSED).await;
-        assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
-    }
-    assert_eq!(bodies_listed(&api, "").await, [0, 1]);
-    answered(api.delete(&format!("{PATH}/{}", ids[1])), 204).await;
-    assert_eq!(bodies_listed(&api, "").await, [0]);
-}
-
 /// Rows 6.5-4, 6.5-6.
 #[tokio::test]
 async fn bulk_deletion_ignores_claims() {

@@ -45,15 +45,3 @@ async fn after_a_step_back_claims_returns_and_lifetimes_last_longer_and_delays_d
     project.set_clock_ahead(HOUR_S + 62).await;
     assert_eq!(available(&project).await[..2], ["claimed", "returned"]);
 }
-
-#[tokio::test]
-async fn after_a_step_forward_everything_ends_that_would_have_ended_meanwhile() {
-    let (project, claim) = with_timed_messages().await;
-
-    project.set_clock_ahead(HOUR_S + 302).await;
-    answered(project.get(&claim.path), 404).await;
-    assert_eq!(available(&project).await, ["claimed", "returned", "free", "delayed"]);
-
-    project.set_clock_ahead(HOUR_S + 1_062).await;
-    assert_eq!(available(&project).await, [Value::Null; 0]);
-}

@@ -3,10 +3,10 @@
 //! | row | test |
 //! |---|---|
 //! | same body, created, ttl; new id, no claim (deviations) | `a_dead_letter_is_the_same_message_under_a_new_id` |
-//! | position = end of the DLQ | `dead_letters_are_appended_to_the_dead_letter_queue_in_order` |
-//! | counter keeps its value, chained DLQs | `a_dead_letter_keeps_its_claim_count` |
-//! | `_dead_letter_queue_messages_ttl` (DEV) | `dead_letter_queue_messages_ttl_restarts_the_life_of_a_dead_letter` |
-//! | without it the remaining life | `by_default_a_dead_letter_keeps_its_remaining_life` |
+//! | position = end of the DLQ | `conformance::…::dead_letters::dead_letters_are_appended_in_the_order_in_which_they_are_moved` |
+//! | counter keeps its value, chained DLQs | `conformance::…::dead_letters::a_dead_letter_can_become_a_dead_letter_again` |
+//! | `_dead_letter_queue_messages_ttl` (DEV) | `conformance::…::dead_letters::a_dead_letter_keeps_its_expiry_unless_the_queue_sets_a_ttl` |
+//! | without it the remaining life | the same |
 //! | DLQ not created (deviation: the first dead letter creates it) | `the_first_dead_letter_creates_the_dead_letter_queue` |
 //! | same project | `dead_letters_stay_in_their_project` |
 
@@ -75,111 +75,6 @@ async fn a_dead_letter_is_the_same_message_under_a_new_id() {
     assert_eq!(messages(&api, "dlq").await, json!([]));
 }
 
-/// 5.1: position = end of the DLQ. Dead letters that move together keep their order.
-/// Row 5.1-7.
-#[tokio::test]
-async fn dead_letters_are_appended_to_the_dead_letter_queue_in_order() {
-    let api = with_claim_limit_of_one(json!({})).await;
-    api.post_bodies("q", &(0..20).map(Value::from).collect::<Vec<_>>()).await;
-    let before = api.post_bodies("dlq", &[json!("before")]).await.remove(0);
-
-    claim_until_dead(&api, "q", 21).await;
-    api.post_bodies("dlq", &[json!("after")]).await;
-
-    let dead_letters: Vec<Value> = (0..20).map(Value::from).collect();
-    let feed = api.feed("dlq", &format!("&marker={before}")).await;
-    assert_eq!(feed, [dead_letters, vec![json!("after")]].concat());
-    assert_eq!(api.feed("dlq", "&limit=1").await[0], "before");
-}
-
-/// 5.1: the counter keeps its value. A dead-letter queue may have a dead-letter queue itself, to
-/// which claims move messages.
-/// Rows 5.1-7, 5.1-9.
-#[tokio::test]
-async fn a_dead_letter_keeps_its_claim_count() {
-    let api = with_claim_limit_of_one(json!({})).await;
-    api.create("dlq", &json!({"_dead_letter_queue": "end", "_max_claim_count": 3})).await;
-    api.post_bodies("q", &[json!("a")]).await;
-    claim_until_dead(&api, "q", 1).await;
-
-    for _ in 0..2 {
-        let claim = api.claim_from("dlq", 1).await;
-        assert_eq!(pick(&claim.messages, "body"), ["a"]);
-        answered(api.delete(&claim.path), 204).await;
-    }
-    assert_nothing_to_claim(&api, "dlq").await;
-
-    assert_eq!(messages(&api, "dlq").await, json!([]));
-    api.arrived("end", 1).await;
-    let popped = answered(api.delete("/v2/queues/end/messages?pop=1"), 200).await.json();
-    assert_eq!(pick(&popped["messages"], "body"), ["a"]);
-    assert_eq!(pick(&popped["messages"], "claim_count"), [3]);
-}
-
-#[tokio::test]
-async fn a_queue_may_be_its_own_dead_letter_queue() {
-    let api = with_claim_limit_of_one(json!({"_dead_letter_queue": "q"})).await;
-    let id = api.post_bodies("q", &[json!("a"), json!("b")]).await.remove(0);
-    let claim = api.claim(1).await;
-    answered(api.delete(&claim.path), 204).await;
-
-    answered(api.post("/v2/queues/q/claims?limit=1", &json!({})), 204).await;
-
-    api.arrived("q", 2).await;
-    let feed = messages(&api, "q").await;
-    assert_eq!(pick(&feed, "body"), ["b", "a"]);
-    assert_ne!(feed[1]["id"], json!(id));
-    assert_eq!(api.stats("q").await["free"], 2);
-    // A message moves once per delivery: it is delivered again before it moves again.
-    assert_eq!(pick(&api.claim(20).await.messages, "body"), ["b", "a"]);
-    assert_nothing_to_claim(&api, "q").await;
-}
-
-/// 5.1 (DEV): `_dead_letter_queue_messages_ttl` restarts the life of a message. Its new end may be
-/// later or earlier.
-/// Row 5.1-8.
-#[tokio::test]
-async fn dead_letter_queue_messages_ttl_restarts_the_life_of_a_dead_letter() {
-    for ttl in [300, 5000] {
-        let api = with_claim_limit_of_one(json!({"_dead_letter_queue_messages_ttl": 1000})).await;
-        api.post_messages("q", &json!([{"body": "a", "ttl": ttl}])).await;
-        set_both_clocks_ahead(&api, 200).await;
-        answered(api.delete(&short_claim(&api).await), 204).await;
-
-        assert_nothing_to_claim(&api, "q").await;
-
-        api.arrived("dlq", 1).await;
-        assert_eq!(pick(&messages(&api, "dlq").await, "ttl"), [1000], "{ttl}");
-        set_both_clocks_ahead(&api, 1150).await;
-        assert_eq!(api.feed("dlq", "").await, ["a"], "{ttl}");
-        set_both_clocks_ahead(&api, 1240).await;
-        assert_eq!(api.feed("dlq", "").await, [""; 0], "{ttl}");
-        assert_eq!(api.stats("dlq").await["total"], 0);
-    }
-}
-
-/// 5.1 (DEV): without that key a dead letter keeps its remaining life, even if a claim has extended
-/// it.
-/// Row 5.1-8.
-#[tokio::test]
-async fn by_default_a_dead_letter_keeps_its_remaining_life() {
-    let api = with_claim_limit_of_one(json!({})).await;
-    api.post_messages("q", &json!([{"body": "short", "ttl": 100}, {"body": "long", "ttl": 1000}])).await;
-    let claim = api.claim(2).await;
-    assert_eq!(pick(&claim.messages, "ttl"), [360, 1000]);
-    answered(api.delete(&claim.path), 204).await;
-    set_both_clocks_ahead(&api, 200).await;
-
-    assert_nothing_to_claim(&api, "q").await;
-
-    api.arrived("dlq", 2).await;
-    assert_eq!(pick(&messages(&api, "dlq").await, "ttl"), [360, 1000]);
-    for (clock, left) in [(310, &["short", "long"][..]), (362, &["long"]), (950, &["long"]), (1002, &[])] {
-        set_both_clocks_ahead(&api, clock).await;
-        assert_eq!(api.feed("dlq", "").await, left, "{clock} s later");
-    }
-}
-
 /// 5.1: the DLQ need not exist. Here the first dead letter creates it with default metadata.
 /// Row 5.1-9.
 #[tokio::test]
@@ -197,48 +92,6 @@ async fn the_first_dead_letter_creates_the_dead_letter_queue() {
     assert_eq!(pick(&everything, "name"), ["dlq", "q"]);
     assert_eq!(pick(&everything[0]["messages"], "body"), ["a"]);
     assert_eq!(everything[0]["metadata"]["_dead_letter_queue"], Value::Null, "{everything}");
-}
-
-#[tokio::test]
-async fn dead_letters_survive_the_deletion_of_their_original_queue() {
-    let api = with_claim_limit_of_one(json!({})).await;
-    for (count, body) in [(1, "first"), (2, "second")] {
-        api.post_bodies("q", &[json!(body)]).await;
-        claim_until_dead(&api, "q", count).await;
-
-        answered(api.delete("/v2/queues/q"), 204).await;
-        api.create("q", &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
-    }
-
-    assert_eq!(api.feed("dlq", "").await, ["first", "second"]);
-}
-
-#[tokio::test]
-async fn a_deleted_dead_letter_queue_is_created_again_by_the_next_dead_letter() {
-    let api = with_claim_limit_of_one(json!({})).await;
-    for body in ["first", "second", "third"] {
-        api.post_bodies("q", &[json!(body)]).await;
-        claim_until_dead(&api, "q", 1).await;
-
-        assert_eq!(api.feed("dlq", "").await, [body]);
-        answered(api.delete("/v2/queues/dlq"), 204).await;
-        assert_eq!(pick(&api.snapshot().await, "name"), ["q"]);
-    }
-}
-
-#[tokio::test]
-async fn several_queues_may_share_a_dead_letter_queue() {
-    let api = new_movable_project();
-    for queue in ["one", "two"] {
-        api.create(queue, &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
-    }
-
-    for (count, queue, body) in [(1, "one", "a"), (2, "two", "b"), (3, "one", "c"), (4, "two", "d")] {
-        api.post_bodies(queue, &[json!(body)]).await;
-        claim_until_dead(&api, queue, count).await;
-    }
-
-    assert_eq!(api.feed("dlq", "").await, ["a", "b", "c", "d"]);
 }
 
 #[tokio::test]
@@ -285,11 +138,4 @@ async fn a_dead_letter_is_not_delayed() {
     claim_until_dead(&api, "q", 1).await;
 
     assert_eq!(api.feed("dlq", "").await, ["a"]);
-}
-
-/// Claims messages for 60 s, which is too short to extend their lives here, and returns the path of
-/// the claim.
-async fn short_claim(api: &Project) -> String {
-    let claimed = answered(api.post("/v2/queues/q/claims", &json!({"ttl": 60, "grace": 60})), 201).await;
-    claimed.header("location").unwrap().to_owned()
 }

@@ -3,20 +3,18 @@
 //!
 //! | row | test |
 //! |---|---|
-//! | only with both keys; null (DEV) is absent | `dead_letters_require_both_metadata_keys` |
+//! | only with both keys; null (DEV) is absent | `conformance::…::dead_letters::claims_are_not_counted_without_complete_dead_letter_metadata` |
 //! | delivered at most `_max_claim_count` times | `a_message_is_delivered_at_most_max_claim_count_times` |
-//! | no limit with 0 or less | `a_limit_of_0_or_less_is_no_limit` |
-//! | counter only maintained when configured | `claims_are_counted_only_while_dead_letters_are_configured`, `dead_letters_require_both_metadata_keys` |
-//! | counter survives release and expiry | `the_claim_count_survives_release_expiry_and_return` |
+//! | no limit with 0 or less | the same |
+//! | counter only maintained when configured | `claims_are_counted_only_while_dead_letters_are_configured` |
+//! | counter survives release and expiry | `conformance::…::dead_letters::the_claim_count_is_kept_when_a_claim_ends` |
 //! | `claim_count` of pop | `a_pop_shows_the_claim_count_before_that_pop` |
-//! | all moved: claim 204, pop (DEV) `[]` | `if_all_messages_move_a_claim_or_pop_returns_nothing` |
-//! | counter exact under concurrency | `the_limit_holds_across_concurrent_workers` |
+//! | all moved: claim 204, pop (DEV) `[]` | `a_claim_or_pop_moves_dead_letters_in_at_most_ten_steps` |
+//! | counter exact under concurrency | `conformance::…::dead_letters::dead_letters_of_concurrent_workers_arrive_once` |
 
-use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Project, answered, new_movable_project, pick};
-use support::waiting::{in_time, until_some};
 
 const PATH: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";
@@ -59,49 +57,6 @@ async fn a_message_is_delivered_at_most_max_claim_count_times() {
     }
 }
 
-/// 5.1: only with both keys. Null (DEV) is absent. The counter is maintained only if dead letters
-/// are configured.
-/// Rows 5.1-1, 5.1-4.
-#[tokio::test]
-async fn dead_letters_require_both_metadata_keys() {
-    let rows = [
-        json!({}),
-        json!({"_max_claim_count": 1}),
-        json!({"_dead_letter_queue": "dlq"}),
-        json!({"_dead_letter_queue": "dlq", "_max_claim_count": null}),
-        json!({"_dead_letter_queue": null, "_max_claim_count": 1}),
-        json!({"_dead_letter_queue": "dlq", "_dead_letter_queue_messages_ttl": 60}),
-    ];
-    for metadata in rows {
-        let api = new_movable_project();
-        api.create("q", &metadata).await;
-        api.post_bodies("q", &[json!("a")]).await;
-
-        for _ in 0..3 {
-            assert_eq!(claim_and_release(&api).await, ["a"], "{metadata}");
-        }
-
-        assert_eq!(pick(&pop(&api, 1).await, "claim_count"), [0], "{metadata}");
-        assert_eq!(pick(&api.snapshot().await, "name"), ["q"], "{metadata}");
-    }
-}
-
-/// Rows 5-12, 5.1-3.
-#[tokio::test]
-async fn a_limit_of_0_or_less_is_no_limit() {
-    for count in [0, -1, i64::MIN] {
-        let api = with_claim_limit(count, &[json!("a"), json!("b")]).await;
-
-        for _ in 0..3 {
-            assert_eq!(claim_and_release(&api).await, ["a", "b"], "{count}");
-        }
-        assert_eq!(pick(&pop(&api, 2).await, "claim_count"), [0, 0], "{count}");
-
-        assert_eq!(api.feed("dlq", "").await, [""; 0], "{count}");
-        assert_eq!(answered(api.get("/v2/queues/q"), 200).await.json()["_max_claim_count"], Value::Null, "{count}");
-    }
-}
-
 #[tokio::test]
 async fn the_largest_possible_limit_is_never_reached() {
     let api = with_claim_limit(i64::MAX, &[json!("a")]).await;
@@ -109,44 +64,6 @@ async fn the_largest_possible_limit_is_never_reached() {
     for _ in 0..3 {
         assert_eq!(claim_and_release(&api).await, ["a"]);
     }
-}
-
-/// 5.1: the counter survives claim release and expiry. The claim of a message that is returned on
-/// its own counts too.
-/// Row 5.1-4.
-#[tokio::test]
-async fn the_claim_count_survives_release_expiry_and_return() {
-    let api = with_claim_limit(4, &[json!("a")]).await;
-
-    let released = api.claim(1).await;
-    answered(api.delete(&released.path), 204).await;
-    let _expired = api.claim(1).await;
-    api.set_clock_ahead(301).await;
-    for delay in [0, 60] {
-        let claim = api.claim(1).await;
-        let message = claim.messages[0]["id"].as_str().unwrap();
-        answered(api.delete(&format!("{}/messages/{message}?delay={delay}", claim.path)), 204).await;
-    }
-    api.set_clock_ahead(362).await;
-
-    answered(api.post(CLAIMS, &json!({})), 204).await;
-    assert_eq!(api.arrived("dlq", 1).await, ["a"]);
-}
-
-/// Renewing, showing or listing a claimed message does not deliver it again.
-#[tokio::test]
-async fn renewing_and_showing_a_claim_do_not_count_as_deliveries() {
-    let api = with_claim_limit(2, &[json!("a")]).await;
-    let claim = api.claim(1).await;
-
-    for _ in 0..3 {
-        answered(api.request(reqwest::Method::PATCH, &claim.path).json(&json!({})), 204).await;
-        answered(api.get(&claim.path), 200).await;
-        assert_eq!(api.feed("q", "&include_claimed=true").await, ["a"]);
-    }
-    answered(api.delete(&claim.path), 204).await;
-
-    assert_eq!(pick(&pop(&api, 1).await, "claim_count"), [1]);
 }
 
 /// 5.1: `claim_count` in pop output is the value before the increment of that very pop.
@@ -197,20 +114,6 @@ async fn a_claim_or_pop_moves_dead_letters_in_at_most_ten_steps() {
     assert_eq!(pick(&pop(&api, 20).await, "body"), ["live"]);
 }
 
-#[tokio::test]
-async fn messages_that_move_do_not_stop_the_delivery_of_the_others() {
-    let api = with_claim_limit(1, &[json!("worn"), json!("worn too")]).await;
-    claim_and_release(&api).await;
-    api.post_bodies("q", &[json!("new"), json!("newer")]).await;
-
-    assert_eq!(pick(&api.claim(3).await.messages, "body"), ["new"]);
-    assert_eq!(pick(&pop(&api, 20).await, "body"), ["newer"]);
-
-    assert_eq!(api.arrived("dlq", 2).await, ["worn", "worn too"]);
-    let stats = api.stats("q").await;
-    assert_eq!((&stats["claimed"], &stats["total"]), (&json!(1), &json!(1)));
-}
-
 /// 5.1: the counter is maintained only while dead letters are configured. Afterwards it continues
 /// from its old value.
 /// Row 5.1-4.
@@ -233,38 +136,4 @@ async fn claims_are_counted_only_while_dead_letters_are_configured() {
     answered(api.post(CLAIMS, &json!({})), 204).await;
 
     assert_eq!(api.arrived("dlq", 1).await, ["a"]);
-}
-
-/// Row 5.1-2.
-#[tokio::test]
-async fn the_limit_holds_across_concurrent_workers() {
-    const WORKERS: usize = 8;
-    const ALLOWED: usize = 25;
-    let bodies: Vec<Value> = (0..6).map(Value::from).collect();
-    let api = with_claim_limit(ALLOWED.try_into().unwrap(), &bodies).await;
-
-    let workers = (0..WORKERS).map(async |_| {
-        let mut deliveries = 0;
-        while api.stats("q").await["total"] != 0 {
-            let claimed = super::send(api.post(&format!("{CLAIMS}?limit=2"), &json!({}))).await;
-            if let Some(claim) = claimed.header("location") {
-                deliveries += claimed.json()["messages"].as_array().unwrap().len();
-                answered(api.delete(claim), 204).await;
-            }
-        }
-        deliveries
-    });
-    let deliveries = in_time("all messages are dead letters", join_all(workers)).await;
-    let deliveries: usize = deliveries.into_iter().sum();
-
-    assert_eq!(deliveries, ALLOWED * bodies.len());
-    let mut dead = until_some("the dead letters arrive", async || {
-        // A claim forwards those that moved when another forwarder was about to end.
-        answered(api.post(CLAIMS, &json!({})), 204).await;
-        let dead = api.feed("dlq", "").await;
-        (dead.len() >= bodies.len()).then_some(dead)
-    })
-    .await;
-    dead.sort_by_key(Value::as_u64);
-    assert_eq!(dead, bodies);
 }

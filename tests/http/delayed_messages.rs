@@ -4,17 +4,16 @@
 //! | row | test |
 //! |---|---|
 //! | 6.2, 6.5, 7.1 delayed messages are not listed, popped, claimed | `delayed_messages_are_not_listed_claimed_or_popped` |
-//! | feed order, markers | `delayed_messages_enter_the_feed_in_the_order_of_their_due_times`, `a_reader_with_a_marker_misses_no_message_that_becomes_due` |
+//! | feed order, markers | `conformance::…::delay` |
 //! | 6.3, 6.4 ids | `a_delayed_message_is_found_by_its_id` |
 //! | 6.2 `include_delayed` | `include_delayed_lists_delayed_messages_in_their_future_order` |
 //! | 6.2 `include_delayed` in the next link | `the_next_link_has_include_delayed_unless_the_queue_delays_messages` |
-//! | 4.6 stats | `stats_include_delayed_messages` |
-//! | 6.5, 6.6 deletion | `a_delayed_message_can_be_deleted` |
-//! | ttl | `a_message_may_expire_before_it_is_due`, `the_age_of_a_delayed_message_counts_from_its_post` |
+//! | 4.6 stats, 6.5, 6.6 deletion | `conformance::…::delay::a_delayed_message_can_be_read_counted_and_deleted` |
+//! | ttl | `conformance::…::delay::a_message_can_expire_before_it_is_due`, `the_age_of_a_delayed_message_counts_from_its_post` |
 
 use serde_json::{Value, json};
 
-use super::{NOT_FOUND, OTHER_CLIENT, Project, answered, follow, new_movable_project, pick, post_as, refused, text};
+use super::{OTHER_CLIENT, Project, answered, follow, new_movable_project, pick, text};
 
 const PATH: &str = "/v2/queues/q/messages";
 /// The delays of the messages, in posting order, in units of 100 s. So the messages become due as
@@ -61,56 +60,6 @@ async fn delayed_messages_are_not_listed_claimed_or_popped() {
     assert_eq!(pick(&answered(api.delete(&format!("{PATH}?pop=1")), 200).await.json()["messages"], "body"), ["b"]);
     assert_eq!(api.feed("q", "").await, ["c"]);
     assert_eq!(api.feed("q", "&include_claimed=true").await, ["a", "c"]);
-}
-
-#[tokio::test]
-async fn delayed_messages_enter_the_feed_in_the_order_of_their_due_times() {
-    let (api, ids) = with_shuffled_delays().await;
-    api.set_clock_ahead(250).await;
-    // This message comes after those that are due, and before those that are not.
-    let between = api.post_messages("q", &json!([{"body": "at once", "delay": 0}])).await.remove(0);
-    assert_eq!(api.feed("q", "").await, [json!(0), json!(1), json!(2), json!("at once")]);
-
-    api.set_clock_ahead(501).await;
-
-    let feed = follow(&api, &format!("{PATH}?echo=true&limit=2"), "messages").await;
-    let [early, late] = [&ids[..3], &ids[3..]];
-    assert_eq!(pick(&feed.into(), "id"), [early, &[between], late].concat());
-    let claimed = api.claim(5).await.messages;
-    assert_eq!(pick(&claimed, "body"), [json!(0), json!(1), json!(2), json!("at once"), json!(3)]);
-    let popped = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
-    assert_eq!(pick(&popped["messages"], "body"), [4, 5]);
-}
-
-#[tokio::test]
-async fn messages_with_equal_delays_keep_their_posting_order() {
-    let api = with_delayed_queue().await;
-    let messages: Vec<Value> = (0..60).map(|n| json!({"body": n, "delay": (n % 3) * 100})).collect();
-    api.post_messages("q", &json!(messages)).await;
-    post_as(&api, "q", &[json!(60), json!(61)]).await;
-
-    api.set_clock_ahead(301).await;
-
-    let wanted: Vec<Value> = (0..3).flat_map(|rest| (0..20).map(move |n| json!(3 * n + rest))).collect();
-    assert_eq!(api.feed("q", "&limit=7").await, [wanted, vec![json!(60), json!(61)]].concat());
-}
-
-#[tokio::test]
-async fn a_reader_with_a_marker_misses_no_message_that_becomes_due() {
-    let (api, ids) = with_shuffled_delays().await;
-    let mut seen: Vec<Value> = Vec::new();
-    let mut marker = String::new();
-
-    for clock in [0, 150, 210, 401, 450, 501] {
-        api.set_clock_ahead(clock).await;
-        let new = follow(&api, &format!("{PATH}?echo=true&limit=1{marker}"), "messages").await;
-        if let Some(last) = new.last() {
-            marker = format!("&marker={}", text(&last["id"]));
-        }
-        seen.extend(pick(&new.into(), "id"));
-    }
-
-    assert_eq!(seen, ids);
 }
 
 /// 6.3, 6.4: delayed messages included.
@@ -197,76 +146,6 @@ async fn links_miss_no_message_after_a_queue_stops_delaying() {
 
     assert_eq!(waiting, json!({"messages": [], "links": []}));
     assert_eq!(pick(&follow(&api, next, "messages").await.into(), "body"), ["second", "later"]);
-}
-
-/// 4.6: `oldest` and `newest` include delayed messages.
-/// Row 4.6-7.
-#[tokio::test]
-async fn stats_include_delayed_messages() {
-    let (api, ids) = with_shuffled_delays().await;
-    let check_counts = async |claimed: u64, total: u64| {
-        let stats = api.stats("q").await;
-        let counts = ["claimed", "free", "total"].map(|key| stats[key].as_u64().unwrap());
-        assert_eq!(counts, [claimed, total - claimed, total], "{stats}");
-        ["oldest", "newest"].map(|key| text(&stats[key]["href"]).rsplit('/').next().unwrap().to_owned())
-    };
-
-    assert_eq!(check_counts(0, 6).await, [ids[0].clone(), ids[5].clone()]);
-    api.claim(1).await;
-    assert_eq!(check_counts(1, 6).await, [ids[0].clone(), ids[5].clone()]);
-    answered(api.delete(&format!("{PATH}?ids={},{}", ids[0], ids[5])), 204).await;
-    assert_eq!(check_counts(0, 4).await, [ids[1].clone(), ids[4].clone()]);
-    api.set_clock_ahead(501).await;
-    assert_eq!(check_counts(0, 4).await, [ids[1].clone(), ids[4].clone()]);
-}
-
-/// 6.5, 6.6: a delayed message is not claimed, so deleting it requires no claim id.
-#[tokio::test]
-async fn a_delayed_message_can_be_deleted() {
-    let (api, ids) = with_shuffled_delays().await;
-    let claim = "9f8c3c1e-0000-4000-8000-000000000000";
-
-    let description =
-        refused(api.delete(&format!("{PATH}/{}?claim_id={claim}", ids[2])), 400, "Unable to delete").await;
-    assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
-    for _ in 0..2 {
-        answered(api.delete(&format!("{PATH}/{}", ids[2])), 204).await;
-    }
-    answered(api.delete(&format!("{PATH}?ids={},{}", ids[4], ids[1])), 204).await;
-    refused(api.get(&format!("{PATH}/{}", ids[2])), 404, NOT_FOUND).await;
-    assert_eq!(api.feed("q", "&include_delayed=true").await, [0, 3, 5]);
-    api.set_clock_ahead(501).await;
-    assert_eq!(api.feed("q", "").await, [0, 3, 5]);
-}
-
-/// 4.5, 4.7: both remove delayed messages.
-#[tokio::test]
-async fn purge_and_queue_deletion_remove_delayed_messages() {
-    let (api, _) = with_shuffled_delays().await;
-    answered(api.request(reqwest::Method::POST, "/v2/queues/q/purge"), 204).await;
-    assert_eq!(api.stats("q").await["total"], 0);
-    api.post_bodies("q", &[json!("later")]).await;
-
-    answered(api.delete("/v2/queues/q"), 204).await;
-    api.post_bodies("q", &[json!("new")]).await;
-    api.set_clock_ahead(901).await;
-
-    assert_eq!(api.feed("q", "&include_delayed=true").await, ["new"]);
-}
-
-#[tokio::test]
-async fn a_message_may_expire_before_it_is_due() {
-    let api = with_delayed_queue().await;
-    let id = api.post_messages("q", &json!([{"body": 1, "ttl": 60}, {"body": 2, "ttl": 330}])).await.remove(0);
-
-    api.set_clock_ahead(62).await;
-    refused(api.get(&format!("{PATH}/{id}")), 404, NOT_FOUND).await;
-    assert_eq!(api.feed("q", "&include_delayed=true").await, [2]);
-    assert_eq!(api.stats("q").await["total"], 1);
-    api.set_clock_ahead(301).await;
-    assert_eq!(api.feed("q", "").await, [2]);
-    api.set_clock_ahead(332).await;
-    assert_eq!(api.stats("q").await, json!({"claimed": 0, "free": 0, "total": 0}));
 }
 
 /// 6: `age` = now - created, also for messages that were delayed.

@@ -10,7 +10,6 @@ use super::{
     new_project, pick, post_as, refused,
 };
 use support::sukkal::CLIENT;
-use support::waiting::block_until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 const CLAIMS: &str = "/v2/queues/q/claims";
@@ -279,25 +278,6 @@ async fn a_post_has_at_most_64_distinct_tenants() {
 }
 
 #[tokio::test]
-async fn a_queue_becomes_fair_with_the_next_post() {
-    let api = new_movable_project();
-    api.post_for(&["a", "b"]).await;
-    let set = |shards: u16| {
-        let value = |key: &str, value: u16| json!({"op": "add", "path": format!("/metadata/{key}"), "value": value});
-        api.patch("q", &json!([value("_shards", shards), value("_shards_per_tenant", 1)]))
-    };
-
-    answered(set(SHARDS), 200).await;
-    api.post_for(&["a"]).await;
-
-    let stats = api.detailed_stats().await;
-    assert_eq!(pick(&stats["shards"], "shard"), [shard_of("a")]);
-    assert_eq!(stats["unsharded"]["available"], 2);
-    answered(set(1), 200).await;
-    assert_eq!(api.bodies_of_claim("limit=9").await, ["a", "a", "b"]);
-}
-
-#[tokio::test]
 async fn a_claim_may_prefer_a_shard_or_a_tenant() {
     let api = with_fair_queue().await;
     api.post_for(&["a", "b", "a", "b", "a", "b"]).await;
@@ -337,28 +317,4 @@ async fn an_invalid_preference_is_refused_and_claims_nothing() {
 
     assert_eq!(api.stats("q").await["claimed"], 0);
     assert_eq!(api.bodies_of_claim("prefer=shard:1023").await, ["a"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_posts_answer_two_waiting_claims() {
-    let api = with_fair_queue().await;
-    let channel = format!("sukkal:{{{}/q}}:queue", api.id);
-    let waiting: Vec<_> =
-        (0..2).map(|_| tokio::spawn(super::send(api.post(&format!("{CLAIMS}?limit=1&wait=30"), &json!({}))))).collect();
-    block_until("a request waits", || {
-        api.server.redis.command(&["PUBSUB", "SHARDNUMSUB", &channel]).items()[1].as_int() == 1
-    });
-
-    for tenant in ["a", "b"] {
-        api.post_for(&[tenant]).await;
-    }
-
-    let mut claimed = Vec::new();
-    for answer in waiting {
-        let answer = answer.await.unwrap();
-        assert_eq!(answer.status, 201, "{answer:?}");
-        claimed.extend(pick(&answer.json()["messages"], "body"));
-    }
-    claimed.sort_by_key(ToString::to_string);
-    assert_eq!(claimed, ["a", "b"]);
 }

@@ -14,12 +14,10 @@
 //! | one key, else 400 | `two_keys_are_refused_and_post_nothing` |
 //! | refused requests are not stored | `a_refused_request_does_not_use_up_its_key` |
 //! | concurrent duplicates, through several processes | `concurrent_duplicates_are_stored_once` |
-//! | a lost reply of the store | `a_post_whose_reply_was_lost_is_stored_once` |
+//! | a lost reply of the store | `faults::half_done::operations::a_killed_post_with_a_key_happens_once` |
 //! | `idempotency_key_ttl` | `a_key_expires` |
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use reqwest::{Method, RequestBuilder};
@@ -28,16 +26,12 @@ use uuid::Uuid;
 
 use super::{
     Answer, INVALID_BODY, INVALID_REQUEST, OTHER_CLIENT, Project, Server, answered, ids, new_movable_project,
-    new_project, pick, refused, send,
+    new_project, pick, refused,
 };
-use support::proxy::Proxy;
-use support::redis::RedisServer;
 use support::socket::Socket;
-use support::sukkal::{Api, CLIENT, Sukkal};
+use support::sukkal::{Api, CLIENT};
 
 const PATH: &str = "/v2/queues/q/messages";
-/// How long a test on a busy machine may poll.
-const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn batch() -> Value {
     json!({"messages": [{"body": "a", "ttl": 300}, {"body": "b"}]})
@@ -297,66 +291,6 @@ async fn concurrent_duplicates_are_stored_once() {
         assert!(receipts.iter().all(|receipt| *receipt == receipts[0]), "{receipts:#?}");
         assert_eq!(here.stats("q").await["total"], before + 2, "{key}");
     }
-}
-
-/// Of concurrent requests with one key, one is stored. Those with other content are refused.
-#[tokio::test]
-async fn of_concurrent_requests_with_one_key_only_one_content_is_stored() {
-    let api = new_project();
-    let documents: Vec<Value> = (0..16).map(|n| json!({"messages": [{"body": n / 2}]})).collect();
-
-    let answers = join_all(documents.iter().map(|document| send(post(&api, "k", document)))).await;
-
-    let stored = api.feed("q", "").await;
-    assert_eq!(stored.len(), 1);
-    for (document, answer) in documents.iter().zip(answers) {
-        let wanted = if document["messages"][0]["body"] == stored[0] { 201 } else { 422 };
-        assert_eq!(answer.status, wanted, "{document}: {answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_post_whose_reply_was_lost_is_stored_once() {
-    let redis = RedisServer::start();
-    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())));
-    let sukkal = Sukkal::start_with(&proxy.url("redis"), &[("SUKKAL_JANITOR__PAUSE", "3600")]);
-    let witness = Sukkal::start(&redis.url());
-    let (api, witness) = (sukkal.project("lost"), witness.project("lost"));
-    posted(&api, "before").await;
-    let total = async || answered(witness.get("/v2/queues/q/stats"), 200).await.json()["messages"]["total"].as_u64();
-
-    let deadline = Instant::now() + POLL_TIMEOUT;
-    let until_posted = async |key: &str| loop {
-        let answer = send(post(&api, key, &batch())).await;
-        if answer.status == 201 {
-            return receipt(&answer);
-        }
-        assert!(answer.status == 503 && Instant::now() < deadline, "{answer:?}");
-    };
-    let mut stored = Some(2);
-    let key = loop {
-        let key = Uuid::new_v4().to_string();
-        proxy.drop_replies(usize::MAX);
-        let lost = send(post(&api, &key, &batch())).await;
-        proxy.drop_replies(0);
-        assert_eq!(lost.status, 503, "{lost:?}");
-        let before = std::mem::replace(&mut stored, total().await);
-        if stored > before {
-            break key;
-        }
-        // The lost reply was that of a background command, so the connection was closed before the
-        // post was sent.
-        until_posted("another").await;
-        stored = total().await;
-    };
-
-    let found = until_posted(&key).await;
-
-    assert_eq!(total().await, stored);
-    assert_eq!(posted(&witness, &key).await, found);
-    let feed = answered(witness.get(&format!("{PATH}?echo=true")), 200).await.json();
-    let hrefs = pick(&feed["messages"], "href");
-    assert_eq!(hrefs[hrefs.len() - 2..], *found.1["resources"].as_array().unwrap());
 }
 
 #[tokio::test]

@@ -83,18 +83,3 @@ async fn a_deletion_requires_exactly_one_of_ids_and_pop() {
     }
     assert_eq!(api.snapshot().await, before);
 }
-
-/// Rows 6.6-5, 6.6-6.
-#[tokio::test]
-async fn a_claim_id_that_does_not_hold_the_message_deletes_nothing() {
-    let api = new_project();
-    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
-    let before = api.snapshot().await;
-
-    for claim in ["9f8c3c1e-0000-4000-8000-000000000000", "x", "%20", "x,y"] {
-        refused(api.delete(&format!("{PATH}/{id}?claim_id={claim}")), 400, "Unable to delete").await;
-    }
-    assert_eq!(api.snapshot().await, before);
-    // A blank claim id is ignored.
-    answered(api.delete(&format!("{PATH}/{id}?claim_id=")), 204).await;
-}

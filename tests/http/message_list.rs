@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CLIENT, Project, answered, follow, new_movable_project, new_project, pick, post_as, text};
+use super::{OTHER_CLIENT, Project, answered, follow, new_project, pick, post_as};
 
 const PATH: &str = "/v2/queues/q/messages";
 
@@ -100,55 +100,6 @@ async fn own_messages_are_listed_only_with_echo() {
     }
     for client in [&*api, &other] {
         assert_eq!(seen(client, "?echo=true").await, ["mine 1", "theirs 1", "theirs 2", "mine 2"]);
-    }
-}
-
-/// Row 6.2-15.
-#[tokio::test]
-async fn hidden_messages_do_not_end_the_paging() {
-    let api = new_project();
-    let other = api.client(OTHER_CLIENT);
-    for n in 0..3 {
-        api.post_bodies("q", &numbers(700)).await;
-        post_as(&other, "q", &[json!(format!("theirs {n}"))]).await;
-    }
-    api.post_bodies("q", &numbers(700)).await;
-
-    for limit in [1, 2, 20] {
-        let theirs = follow(&api, &format!("{PATH}?limit={limit}"), "messages").await;
-        assert_eq!(pick(&theirs.into(), "body"), ["theirs 0", "theirs 1", "theirs 2"], "{limit}");
-    }
-}
-
-/// Rows 6.2-1, 6.2-13.
-#[tokio::test]
-async fn a_marker_keeps_its_position_when_its_message_is_deleted() {
-    let api = new_project();
-    let ids = api.post_bodies("q", &numbers(4)).await;
-    answered(api.delete(&format!("{PATH}/{}", ids[1])), 204).await;
-
-    for (marker, rest) in [(0, &[2, 3][..]), (1, &[2, 3]), (2, &[3]), (3, &[])] {
-        let page = list(&api, &format!("?echo=true&marker={}", ids[marker])).await;
-        assert_eq!(pick(&page["messages"], "body"), *rest, "{marker}");
-    }
-}
-
-/// Row 6.2-13.
-#[tokio::test]
-async fn a_marker_stays_valid_after_its_message_was_popped_or_expired() {
-    let api = new_movable_project();
-    let ids = api.post_bodies("q", &numbers(2)).await;
-    let short = json!({"messages": [{"body": 2, "ttl": 60}]});
-    let expiring = answered(api.post(PATH, &short), 201).await.json()["resources"][0].take();
-    let expiring = text(&expiring).rsplit('/').next().unwrap();
-    api.post_bodies("q", &[json!(3)]).await;
-
-    answered(api.delete(&format!("{PATH}?pop=2")), 200).await;
-    api.set_clock_ahead(61).await;
-
-    for marker in [&ids[0], &ids[1], expiring] {
-        let page = list(&api, &format!("?echo=true&marker={marker}")).await;
-        assert_eq!(pick(&page["messages"], "body"), [3], "{marker}");
     }
 }
 

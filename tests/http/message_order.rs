@@ -54,48 +54,6 @@ async fn the_links_keep_the_order_and_the_filters() {
 }
 
 #[tokio::test]
-async fn messages_that_arrive_are_on_no_later_page() {
-    let api = new_project();
-    api.post_bodies("q", &numbers(0, 10)).await;
-    let mut path = format!("{PATH}?limit=3&echo=true&order=desc");
-    let mut read = Vec::new();
-
-    loop {
-        let page = answered(api.get(&path), 200).await.json();
-        let Some(href) = page["links"][0]["href"].as_str() else { break };
-        read.extend(pick(&page["messages"], "body"));
-        path = href.to_owned();
-        api.post_bodies("q", &numbers(10, 15)).await;
-    }
-
-    assert_eq!(read, descending(0, 10));
-}
-
-#[tokio::test]
-async fn filters_apply_to_both_orders() {
-    let api = new_project();
-    api.create("q", &json!({"_default_message_delay": 600})).await;
-    let other = api.client(OTHER_CLIENT);
-    api.post_messages("q", &json!([{"body": "claimed", "delay": 0}, {"body": "own", "delay": 0}, {"body": "late"}]))
-        .await;
-    api.claim(1).await;
-    let theirs = json!({"messages": [{"body": "theirs", "delay": 0}]});
-    answered(other.post(PATH, &theirs), 201).await;
-
-    for (query, expected) in [
-        ("", &["theirs"][..]),
-        ("&echo=true", &["theirs", "own"]),
-        ("&echo=true&include_claimed=true", &["theirs", "own", "claimed"]),
-        ("&echo=true&include_delayed=true", &["late", "theirs", "own"]),
-    ] {
-        for limit in [1, 20] {
-            let all = follow(&api, &format!("{PATH}?order=desc&limit={limit}{query}"), "messages").await;
-            assert_eq!(pick(&all.into(), "body"), expected, "{query}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn the_newest_first_cannot_be_combined_with_what_looks_forward() {
     let api = new_project();
     let id = api.post_bodies("q", &[json!(1)]).await.remove(0);

@@ -122,19 +122,6 @@ async fn a_queue_may_set_the_default_ttl() {
     assert_eq!(pick(&listed["messages"], "ttl"), [120, 60, 240]);
 }
 
-/// Row 6.1-14.
-#[tokio::test]
-async fn a_delay_is_ignored_in_a_queue_without_default_delay() {
-    let api = new_project();
-
-    for delay in [json!(900), json!("soon"), json!(-1), json!(null), json!([])] {
-        answered(api.post(PATH, &json!({"messages": [{"body": delay, "delay": delay}]})), 201).await;
-    }
-
-    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
-    assert_eq!(listed["messages"].as_array().unwrap().len(), 5);
-}
-
 const NO_MESSAGES: &str =
     "No messages were found in the request body. It must have the form {\"messages\": [{\"body\": ...}, ...]}.";
 

@@ -5,19 +5,18 @@
 //! |---|---|
 //! | available at its original position; the claim keeps the rest | `a_returned_message_is_available_at_its_original_position` |
 //! | with a delay: not delivered until then, counted as claimed | `a_message_returned_with_a_delay_is_unavailable_until_then` |
-//! | with a delay: deleted without a claim id | `a_message_returned_with_a_delay_is_deleted_without_a_claim_id` |
+//! | with a delay: deleted without a claim id | `conformance::…::returning::a_message_returned_with_a_delay_can_be_deleted_without_a_claim` |
 //! | `delay` 0 to 43200, else 400 and before the 404 | `an_invalid_delay_is_refused_and_returns_nothing` |
 //! | claim not live 404 | `a_released_or_expired_claim_cannot_return_messages` |
 //! | a message that the claim does not hold is unchanged | `returning_a_message_that_the_claim_does_not_hold_has_no_effect` |
 //! | other queues and projects | `claims_of_other_queues_and_projects_return_nothing` |
-//! | the life of the message is not extended | `returning_a_message_does_not_extend_its_life` |
+//! | the life of the message is not extended | `conformance::…::returning::returning_a_message_does_not_extend_its_life` |
 //! | counts toward dead letters | `dead_letters.rs` |
 
 use serde_json::{Value, json};
 
 use super::{
-    Claim, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused, send,
-    text,
+    Claim, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused, text,
 };
 
 const PATH: &str = "/v2/queues/q/messages";
@@ -96,39 +95,6 @@ async fn a_message_returned_with_a_delay_is_unavailable_until_then() {
 }
 
 #[tokio::test]
-async fn a_message_returned_with_a_delay_is_deleted_without_a_claim_id() {
-    let (api, ids) = with_messages(4).await;
-    let claim = api.claim(3).await;
-    for id in &ids[..3] {
-        return_message(&api, &claim, id, "?delay=600").await;
-    }
-
-    let description = refused(api.delete(text(&claim.messages[0]["href"])), 400, "Unable to delete").await;
-    assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
-    answered(api.delete(&format!("{PATH}/{}", ids[0])), 204).await;
-    answered(api.delete(&format!("{PATH}?ids={}", ids[1])), 204).await;
-    api.set_clock_ahead(602).await;
-
-    assert_eq!(api.feed("q", "&include_claimed=true").await, [2, 3]);
-    assert_eq!(api.stats("q").await["total"], 2);
-}
-
-#[tokio::test]
-async fn renewing_the_claim_does_not_affect_returned_messages() {
-    let (api, ids) = with_messages(3).await;
-    let claim = api.claim(3).await;
-    return_message(&api, &claim, &ids[0], "").await;
-    return_message(&api, &claim, &ids[1], "?delay=100").await;
-
-    let renewal = api.request(reqwest::Method::PATCH, &claim.path).json(&json!({"ttl": 1000, "grace": 60}));
-    answered(renewal, 204).await;
-
-    assert_eq!(bodies_in_claim(&api, &claim).await, [2]);
-    api.set_clock_ahead(102).await;
-    assert_eq!(pick(&api.claim(20).await.messages, "body"), [0, 1]);
-}
-
-#[tokio::test]
 async fn an_invalid_delay_is_refused_and_returns_nothing() {
     let (api, ids) = with_messages(1).await;
     let claim = api.claim(1).await;
@@ -163,24 +129,6 @@ async fn a_released_or_expired_claim_cannot_return_messages() {
         }
     }
     assert_eq!(bodies_in_claim(&api, &new_claim).await, [0, 1]);
-}
-
-/// The first claim is live, but it has returned the message, which another claim may hold now.
-#[tokio::test]
-async fn a_claim_cannot_return_a_message_that_another_claim_holds() {
-    let (api, ids) = with_messages(2).await;
-    let first = api.claim(2).await;
-    return_message(&api, &first, &ids[0], "").await;
-    let second = api.claim(1).await;
-
-    return_message(&api, &first, &ids[0], "").await;
-    return_message(&api, &first, &ids[0], "?delay=100").await;
-    refused(api.delete(text(&first.messages[0]["href"])), 403, "Unable to delete").await;
-    answered(api.delete(&first.path), 204).await;
-
-    assert_eq!(bodies_in_claim(&api, &second).await, [0]);
-    answered(api.delete(text(&second.messages[0]["href"])), 204).await;
-    assert_eq!(api.feed("q", "&include_claimed=true").await, [1]);
 }
 
 #[tokio::test]
@@ -224,36 +172,4 @@ async fn claims_of_other_queues_and_projects_return_nothing() {
 
     assert_eq!(bodies_in_claim(&api, &claim).await, [0]);
     assert_eq!(stranger.feed("q", "").await, [1]);
-}
-
-#[tokio::test]
-async fn returning_a_message_does_not_extend_its_life() {
-    let api = new_movable_project();
-    let ids = api.post_messages("q", &json!([{"body": 0, "ttl": 400}, {"body": 1, "ttl": 400}])).await;
-    let claim = api.claim(2).await;
-
-    return_message(&api, &claim, &ids[0], "").await;
-    return_message(&api, &claim, &ids[1], "?delay=43200").await;
-
-    assert_eq!(pick(&api.snapshot().await[0]["messages"], "ttl"), [400]);
-    api.set_clock_ahead(402).await;
-    assert_eq!(api.stats("q").await, json!({"claimed": 0, "free": 0, "total": 0}));
-}
-
-/// A purge or the deletion of the queue also removes messages that were returned with a delay.
-#[tokio::test]
-async fn purge_and_queue_deletion_remove_messages_returned_with_a_delay() {
-    let (api, ids) = with_messages(1).await;
-    return_message(&api, &api.claim(1).await, &ids[0], "?delay=100").await;
-    answered(api.request(reqwest::Method::POST, "/v2/queues/q/purge"), 204).await;
-    assert_eq!(api.stats("q").await["total"], 0);
-    let id = api.post_bodies("q", &[json!("later")]).await.remove(0);
-    return_message(&api, &api.claim(1).await, &id, "?delay=100").await;
-
-    answered(api.delete("/v2/queues/q"), 204).await;
-    api.set_clock_ahead(102).await;
-
-    assert_eq!(api.stats("q").await["total"], 0);
-    let claimed = send(api.post("/v2/queues/q/claims", &json!({}))).await;
-    assert_eq!(claimed.status, 204);
 }

@@ -73,18 +73,6 @@ async fn a_pause_is_not_part_of_the_metadata() {
 }
 
 #[tokio::test]
-async fn pausing_a_missing_queue_creates_it_and_resuming_one_has_no_effect() {
-    let api = new_project();
-
-    resume(&api).await;
-    assert_eq!(api.snapshot().await, json!([]));
-    pause(&api).await;
-
-    assert_eq!(pick(&api.snapshot().await, "name"), ["q"]);
-    assert_paused(&send(claim(&api, "")).await, &send(pop(&api, "")).await);
-}
-
-#[tokio::test]
 async fn a_wait_for_a_paused_queue_that_times_out_is_answered_like_a_request_without_wait() {
     let api = new_project();
     api.post_bodies("q", &[json!(1)]).await;
@@ -130,25 +118,4 @@ async fn a_pause_survives_a_restart() {
         resume(&api).await;
         answered(claim(&api, ""), 201).await;
     }
-}
-
-#[tokio::test]
-async fn all_other_operations_work_while_a_queue_is_paused() {
-    let api = new_project();
-    api.post_bodies("q", &[json!(1), json!(2), json!(3), json!(4)]).await;
-    let held = api.claim(3).await;
-    pause(&api).await;
-
-    let href = |index: usize| held.messages[index]["href"].as_str().unwrap();
-    answered(api.delete(href(0)), 204).await;
-    let id = held.messages[1]["id"].as_str().unwrap();
-    answered(api.delete(&format!("{}/messages/{id}", held.path)), 204).await;
-    answered(api.request(Method::PATCH, &held.path).json(&json!({"ttl": 600})), 204).await;
-    answered(api.delete(&held.path), 204).await;
-    api.post_bodies("q", &[json!(5)]).await;
-
-    assert_eq!(api.feed("q", "").await, [2, 3, 4, 5]);
-    assert_eq!(api.stats("q").await["free"], 4);
-    answered(api.delete(&format!("{MESSAGES}/{id}")), 204).await;
-    assert_eq!(answered(api.get(CLAIMS), 200).await.json()["claims"], json!([]));
 }

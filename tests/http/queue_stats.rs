@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{answered, new_movable_project, new_project, text};
+use super::{answered, new_project, text};
 
 /// Rows 4-2, 4.6-1, 4.6-9.
 #[tokio::test]
@@ -34,22 +34,4 @@ async fn stats_count_messages_and_show_the_oldest_and_the_newest() {
         let created = text(&message["created"]);
         assert!(created.len() == "2026-11-20T03:44:04Z".len() && created.ends_with('Z'), "{created}");
     }
-}
-
-/// Row 4.6-10.
-#[tokio::test]
-async fn stats_do_not_count_expired_messages() {
-    let api = new_movable_project();
-    let messages = json!({"messages": [{"body": 1, "ttl": 60}, {"body": 2, "ttl": 60}, {"body": 3}]});
-    answered(api.post("/v2/queues/q/messages", &messages), 201).await;
-    let total = async || answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"]["total"].clone();
-    assert_eq!(total().await, 3);
-
-    api.set_clock_ahead(61).await;
-    assert_eq!(total().await, 1);
-    api.claim(1).await;
-    api.set_clock_ahead(3601).await;
-
-    let nothing = json!({"messages": {"claimed": 0, "free": 0, "total": 0}});
-    assert_eq!(answered(api.get("/v2/queues/q/stats"), 200).await.json(), nothing);
 }

@@ -261,19 +261,6 @@ async fn an_unknown_subscription_is_not_found_but_can_be_deleted() {
     }
 }
 
-/// Row 8.1-3.
-#[tokio::test]
-async fn a_subscription_vanishes_when_it_expires() {
-    let api = new_project();
-    let path = api.subscription(&json!({"subscriber": URI, "ttl": 60})).await;
-
-    api.set_clock_ahead(61).await;
-
-    refused(api.get(&path), 404, NOT_FOUND).await;
-    assert_eq!(answered(api.get(PATH), 200).await.json()["subscriptions"], json!([]));
-    assert_ne!(api.subscription(&json!({"subscriber": URI})).await, path);
-}
-
 /// Rows 4.7-1, 4.7-2.
 #[tokio::test]
 async fn subscriptions_end_with_their_queue_and_with_a_purge() {
@@ -326,24 +313,4 @@ async fn a_subscription_belongs_to_its_queue_and_project() {
     refused(api.get(&in_other_queue), 404, NOT_FOUND).await;
     answered(api.delete(&in_other_queue), 204).await;
     assert_eq!(api.show(&path).await["options"], Value::Object(Map::new()));
-}
-
-#[tokio::test]
-async fn a_page_of_subscriptions_has_a_bounded_size_and_continues_after_it() {
-    let api = new_project();
-    let options = json!({ "a": "x".repeat(60_000) });
-    for subscriber in uris(20) {
-        api.subscription(&json!({ "subscriber": subscriber, "options": options })).await;
-    }
-
-    let (mut path, mut counts) = (format!("{PATH}?limit=20"), Vec::new());
-    while counts.last() != Some(&0) {
-        let page = answered(api.get(&path), 200).await;
-        assert!(page.text.len() < 600_000, "a page has {} bytes", page.text.len());
-        let page = page.json();
-        counts.push(page["subscriptions"].as_array().unwrap().len());
-        path = page["links"][0]["href"].as_str().unwrap_or_default().to_owned();
-    }
-
-    assert_eq!(counts, [8, 8, 4, 0]);
 }

@@ -3,7 +3,7 @@
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
-use super::{INVALID_PARAMETER, answered, ids, new_project, pick, refused, text};
+use super::{INVALID_PARAMETER, answered, ids, new_project, pick, refused};
 use support::events::Events;
 
 const PATH: &str = "/v2/queues/q/messages";
@@ -74,22 +74,6 @@ async fn an_invalid_traceparent_is_ignored() {
     let found = answered(api.get(&format!("{PATH}?ids={}&include_trace=true", ids.join(","))), 200).await.json();
 
     assert_eq!(pick(&found["messages"], "traceparent"), vec![Value::Null; ids.len()]);
-}
-
-#[tokio::test]
-async fn a_dead_letter_keeps_its_trace_context() {
-    let api = new_project();
-    api.create("q", &json!({"_dead_letter_queue": "dlq", "_max_claim_count": 1})).await;
-    traced(api.post(PATH, &json!({"messages": [{"body": 1}]})), TRACE).await;
-    answered(api.delete(&api.claim(1).await.path), 204).await;
-    answered(api.post("/v2/queues/q/claims", &json!({})), 204).await;
-
-    api.arrived("dlq", 1).await;
-    let path = "/v2/queues/dlq/messages?echo=true&include_trace=true&include_origin=true";
-    let page = answered(api.get(path), 200).await.json();
-
-    assert_eq!(pick(&page["messages"], "traceparent"), [TRACE]);
-    assert_eq!(text(&page["messages"][0]["origin"]["queue"]), "q");
 }
 
 /// A client that repeats a request may have started another span for it.

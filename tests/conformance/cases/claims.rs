@@ -9,6 +9,7 @@ use crate::conformance::support::subject::{LONG_S, Subject, client, fresh_projec
 const TTL_S: u32 = 60;
 const OVER: Duration = Duration::from_secs(61);
 
+/// Row 7.1-7.
 pub(in crate::conformance) async fn a_claim_takes_the_oldest_available_messages(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 10)).await;
@@ -102,6 +103,7 @@ pub(in crate::conformance) async fn many_own_claimed_messages_do_not_hide_later_
     assert_eq!(subject.feed_with_claimed(&queue, 1, Some(client(1))).await, other);
 }
 
+/// Rows 6-3, 7.4-2.
 pub(in crate::conformance) async fn a_released_claim_returns_its_messages_at_their_old_positions(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 6)).await;
@@ -123,6 +125,7 @@ pub(in crate::conformance) async fn a_released_claim_returns_its_messages_at_the
     assert_eq!(subject.feed(&queue).await, ids[5..]);
 }
 
+/// Rows 7.2-5, 7.3-6, 7.4-4.
 pub(in crate::conformance) async fn an_expired_claim_returns_its_messages_at_their_old_positions(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 6)).await;
@@ -244,6 +247,7 @@ pub(in crate::conformance) async fn a_claim_id_is_valid_only_in_its_own_queue_an
     assert_eq!(subject.feed(&queue).await, ids);
 }
 
+/// Rows 4.5-4, 7.2-5, 7.3-6.
 pub(in crate::conformance) async fn deleting_a_queue_deletes_its_claims(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 3)).await;

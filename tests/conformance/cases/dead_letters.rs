@@ -137,9 +137,10 @@ pub(in crate::conformance) async fn the_claim_count_is_kept_when_a_claim_ends(su
     subject.claim(&queue, 2, 60).await;
     subject.advance(&queue, 61 * S).await;
     let claim = subject.claim(&queue, 2, 60).await;
-    for id in &ids {
-        subject.store().return_message(&queue, claim.id, *id, 0).await.expect("the store answers");
+    for (id, delay_s) in ids.iter().zip([0, 60]) {
+        subject.store().return_message(&queue, claim.id, *id, delay_s).await.expect("the store answers");
     }
+    subject.advance(&queue, 61 * S).await;
 
     assert_eq!(subject.claim_for(&queue, 2, 60, 60).await, None);
 
@@ -153,9 +154,10 @@ pub(in crate::conformance) async fn a_renewal_does_not_count_as_a_delivery(subje
 
     for _ in 0..3 {
         subject.renew(&queue, claim.id, 60, 60).await;
+        let shown = subject.get_claim(&queue, claim.id).await.expect("it is live");
+        assert_eq!(shown.messages[0].claim_count, 1);
     }
 
-    assert_eq!(subject.get_claim(&queue, claim.id).await.map(|claim| claim.messages[0].claim_count), Some(1));
     assert_eq!(subject.all(&dead_letters).await, []);
 }
 
@@ -168,6 +170,8 @@ pub(in crate::conformance) async fn claims_are_not_counted_without_complete_dead
         json!({"_max_claim_count": null, "_dead_letter_queue": "letters"}),
         json!({"_max_claim_count": 0, "_dead_letter_queue": "letters"}),
         json!({"_max_claim_count": -5, "_dead_letter_queue": "letters"}),
+        json!({"_max_claim_count": i64::MIN, "_dead_letter_queue": "letters"}),
+        json!({"_dead_letter_queue": "letters", "_dead_letter_queue_messages_ttl": 60}),
         json!({"_max_claim_count": 1, "_dead_letter_queue": null}),
     ]
     .into_iter()
@@ -186,7 +190,14 @@ pub(in crate::conformance) async fn claims_are_not_counted_without_complete_dead
 
 /// Row 5.1-8.
 pub(in crate::conformance) async fn a_dead_letter_keeps_its_expiry_unless_the_queue_sets_a_ttl(subject: &Subject) {
-    for (name, ttl_s) in [("kept", None), ("given", Some(300))] {
+    // The life of the message, of its claim and of dead letters; then the life that is shown, and
+    // the one that is left.
+    for (name, life_s, claim_s, ttl_s, shown_s, left_s) in [
+        ("kept", 100, 10, None, 100, 50),
+        ("extended", 100, 200, None, 260, 210),
+        ("longer", 100, 10, Some(300), 300, 300),
+        ("shorter", 1_000, 10, Some(300), 300, 300),
+    ] {
         let keys = json!({
             "_max_claim_count": 1,
             "_dead_letter_queue": format!("{name}.letters"),
@@ -194,13 +205,14 @@ pub(in crate::conformance) async fn a_dead_letter_keeps_its_expiry_unless_the_qu
         });
         let queue = subject.queue_with(name, keys).await;
         let dead_letters = subject.id(&format!("{name}.letters"));
-        subject.post_delivered(&queue, &messages(100, 1)).await;
+        subject.post(&queue, &messages(life_s, 1)).await;
+        let claim = subject.claim(&queue, 1, claim_s).await;
+        subject.release(&queue, claim.id).await;
         subject.advance(&queue, 50 * S).await;
         subject.advance(&dead_letters, 50 * S).await;
         subject.pop(&queue, 1).await;
 
         let dead = subject.arrived(&dead_letters, 1).await.remove(0);
-        let (shown_s, left_s) = ttl_s.map_or((100, 50), |ttl_s| (ttl_s, ttl_s));
         assert_eq!(dead.ttl_s, shown_s, "{name}");
         assert!(dead.age_s >= 50, "{name}: {} s old", dead.age_s);
         subject.advance(&dead_letters, (left_s - 20) * S).await;
@@ -313,6 +325,7 @@ pub(in crate::conformance) async fn a_deleted_dead_letter_queue_is_created_again
     }
 }
 
+/// Row 5.1-2.
 pub(in crate::conformance) async fn dead_letters_of_concurrent_workers_arrive_once(subject: &Subject) {
     let (queue, dead_letters) = subject.queue_and_dead_letters(2).await;
     let ids = subject.post(&queue, &messages(LONG_S, 400)).await;
@@ -320,14 +333,18 @@ pub(in crate::conformance) async fn dead_letters_of_concurrent_workers_arrive_on
     let workers = (0..16).map(|_| {
         let (subject, queue) = (subject.clone(), queue.clone());
         async move {
+            let mut deliveries = 0;
             while subject.count(&queue).await > 0 {
                 if let Some(claim) = subject.claim_for(&queue, 7, 60, 60).await {
+                    deliveries += claim.messages.len();
                     subject.release(&queue, claim.id).await;
                 }
             }
+            deliveries
         }
     });
-    futures::future::join_all(workers).await;
+    let deliveries: usize = futures::future::join_all(workers).await.into_iter().sum();
+    assert_eq!(deliveries, 2 * ids.len());
     let dead = until_some("the dead letters arrive", async || {
         // It forwards those that moved when a forwarder was about to end.
         subject.run_maintenance().await;

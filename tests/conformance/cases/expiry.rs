@@ -150,6 +150,7 @@ pub(in crate::conformance) async fn expired_messages_do_not_hide_later_ones(subj
     assert_eq!(subject.pages(&queue, None, 1, None).await, left);
 }
 
+/// Row 6.2-13.
 pub(in crate::conformance) async fn a_marker_keeps_its_position_when_its_message_expires(subject: &Subject) {
     let queue = subject.queue("q").await;
     let before = subject.post(&queue, &messages(LONG_S, 2)).await;

@@ -23,6 +23,7 @@ pub(in crate::conformance) async fn pages_of_any_size_cover_the_whole_feed(subje
     }
 }
 
+/// Row 6.2-13.
 pub(in crate::conformance) async fn a_marker_keeps_its_position_when_its_message_is_deleted(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 20)).await;
@@ -115,6 +116,7 @@ pub(in crate::conformance) async fn a_list_can_exclude_the_messages_of_the_calle
     assert_eq!(ids_of(&own), [all[4]]);
 }
 
+/// Row 6.2-15.
 pub(in crate::conformance) async fn two_thousand_excluded_messages_do_not_hide_later_ones(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post_as(&client(1), &queue, &messages(LONG_S, 2_000)).await;

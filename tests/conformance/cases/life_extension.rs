@@ -13,6 +13,7 @@ async fn get(subject: &Subject, queue: &QueueId, id: MessageId) -> Message {
     subject.get_messages(queue, &[id]).await.pop().expect("it is there")
 }
 
+/// Rows 7.1-14, 7.1-15, 7.1-16.
 pub(in crate::conformance) async fn a_message_that_would_expire_before_its_claim_is_extended(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &[message(100, 0), message(1_000, 1)]).await;
@@ -63,6 +64,7 @@ pub(in crate::conformance) async fn an_extended_message_expires_exactly_after_tt
     }
 }
 
+/// Row 7.3-5.
 pub(in crate::conformance) async fn a_renewal_extends_the_messages_again(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(60, 2)).await;

@@ -95,6 +95,7 @@ pub(in crate::conformance) async fn stats_show_the_count_and_the_oldest_and_newe
     assert_eq!(subject.stats(&queue).await, Stats::default());
 }
 
+/// Row 4.6-10.
 pub(in crate::conformance) async fn stats_exclude_expired_messages(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(60, 1_500)).await;

@@ -136,6 +136,7 @@ pub(in crate::conformance) async fn deleting_again_has_no_effect(subject: &Subje
     assert_eq!(subject.names(subject.project(), None, 10).await, ["q"]);
 }
 
+/// Row 4.5-3.
 pub(in crate::conformance) async fn deleting_a_queue_deletes_its_messages(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 50)).await;
@@ -175,6 +176,7 @@ pub(in crate::conformance) async fn a_recreated_queue_never_repeats_a_revision(s
     assert_eq!(subject.store().update_queue(&queue, last, &Metadata::default()).await, Ok(UpdateOutcome::Stale));
 }
 
+/// Row 4.5-3.
 pub(in crate::conformance) async fn ids_of_a_recreated_queue_follow_those_of_its_predecessor(subject: &Subject) {
     let queue = subject.queue("q").await;
     let old = subject.post(&queue, &messages(LONG_S, 2_000)).await;

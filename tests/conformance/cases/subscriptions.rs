@@ -270,6 +270,7 @@ pub(in crate::conformance) async fn a_list_shows_each_subscription_as_a_get_does
     assert_eq!(subject.find_subscription(&queue, before_all).await, None);
 }
 
+/// Row 8.1-3.
 pub(in crate::conformance) async fn an_expired_subscription_does_not_exist(subject: &Subject) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, 1)).await;
