@@ -1,5 +1,5 @@
-//! Dead letters and redrives between two stores, each of any kind: messages arrive exactly once,
-//! wherever a step is interrupted.
+//! Dead letters and redrives between two stores, each of any kind, or within one Redis: messages
+//! arrive exactly once, wherever a step is interrupted.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -131,6 +131,14 @@ impl TwoStores {
         (id, fence.expect("nobody has it"))
     }
 
+    /// Starts a redrive whose first step is interrupted by the network.
+    async fn interrupted_redrive(&self, queue: &QueueId, redrive: &Redrive, network: Network) -> (TaskId, LeaseFence) {
+        let (id, fence) = self.start_redrive(queue, redrive).await;
+        self.set_network(network);
+        self.of(queue).store().redrive_step(queue, id, fence).await.expect_err("the network is broken");
+        (id, fence)
+    }
+
     async fn assert_consistent(&self) {
         self.near.assert_consistent().await;
         self.far.assert_consistent().await;
@@ -158,6 +166,7 @@ pairs! {
         embedded_to_redis: embedded, redis;
         redis_to_embedded: redis, embedded;
         redis_to_redis: redis, redis_cluster;
+        one_redis: redis, redis;
         embedded_to_embedded: embedded, memory
     ],
     [
@@ -171,15 +180,18 @@ pairs! {
         a_delayed_return_doubles_no_message,
         messages_of_a_redrive_whose_origin_is_deleted_are_skipped,
         redriven_messages_of_a_deleted_queue_do_not_return,
+        redriven_messages_that_have_arrived_do_not_return,
         bodies_in_an_outbox_are_found_and_replaced,
     ]
 }
 
 async fn dead_letters_arrive_once_and_in_order(stores: &TwoStores) {
     let (queue, dead) = stores.queue_with_far_dead_letters().await;
-    let ids = stores.near.post_delivered(&queue, &messages(LONG_S, MANY)).await;
+    let mut ids = stores.near.post_delivered(&queue, &messages(LONG_S, MANY - 1)).await;
     stores.set_network(Network::Down);
     assert_eq!(stores.near.pop(&queue, 100).await, []);
+    ids.extend(stores.near.post_delivered(&queue, &messages(LONG_S, 1)).await);
+    assert_eq!(stores.near.claim_for(&queue, 1, 60, 60).await, None);
     stores.near.run_maintenance().await;
     assert_eq!((stores.near.count(&queue).await, stores.far.get(&dead).await), (0, None));
 
@@ -196,12 +208,16 @@ async fn dead_letters_arrive_once_and_in_order(stores: &TwoStores) {
     stores.maintain_until_arrived(MANY).await;
 
     assert_eq!(stores.arrived().await, ids);
-    let bodies: Vec<_> = messages(LONG_S, MANY).into_iter().map(|message| message.body).collect();
-    assert_eq!(bodies_of(&stores.far.contents(&dead).await), bodies);
+    let bodies: Vec<_> = messages(LONG_S, MANY - 1).into_iter().map(|message| message.body).collect();
+    assert_eq!(bodies_of(&stores.far.contents(&dead).await)[..MANY - 1], bodies);
     assert_eq!(stores.near.summary(&queue).await.totals.dead_lettered, MANY as u64);
-    let last = stores.near.post_delivered(&queue, &messages(LONG_S, 1)).await;
-    assert_eq!(stores.near.pop(&queue, 1).await, []);
-    assert_eq!(stores.arrived().await, [ids, last].concat());
+    // Some messages of the last delivery have arrived before.
+    for network in [Network::LosesReplies, Network::Works] {
+        stores.set_network(network);
+        ids.extend(stores.near.post_delivered(&queue, &messages(LONG_S, 3)).await);
+        assert_eq!(stores.near.pop(&queue, 3).await, []);
+        assert_eq!(stores.arrived().await, ids);
+    }
 }
 
 async fn a_dead_letter_keeps_its_life_and_its_claim_count(stores: &TwoStores) {
@@ -306,32 +322,46 @@ async fn a_redrive_returns_dead_letters_to_their_origins(stores: &TwoStores) {
 }
 
 async fn messages_of_a_redrive_to_a_deleted_queue_return(stores: &TwoStores) {
-    let (queue, other) = (stores.near.queue("q").await, stores.far.queue("far-other").await);
-    let ids = stores.near.post(&queue, &messages(LONG_S, MANY)).await;
-    let named = Selection::Ids(ids[..20].to_vec());
+    for (name, shards) in [("plain", 1), ("fair", 4)] {
+        let keys = json!({ "_shards": shards, "_max_claim_count": 9, "_dead_letter_queue": "letters" });
+        assert_redrive_returns(stores, &stores.near.queue_of(name, keys).await).await;
+    }
+}
+
+async fn assert_redrive_returns(stores: &TwoStores, queue: &QueueId) {
+    let other = stores.far.queue("far-other").await;
+    stores.near.post(queue, &messages(LONG_S, MANY)).await;
+    let claim = stores.near.claim(queue, 2, 60).await;
+    stores.near.release(queue, claim.id).await;
+    let shown = async || {
+        let messages = stores.near.contents(queue).await;
+        messages.into_iter().map(|one| (one.id, one.body, one.ttl_s, one.claim_count)).collect::<Vec<_>>()
+    };
+    let before = shown().await;
+    let named = Selection::Ids(before[..20].iter().map(|(id, ..)| *id).collect());
     for (selection, moved) in [(Selection::All, MANY), (Selection::First(30), 30), (named, 20)] {
-        let (id, fence) = stores.start_redrive(&queue, &Redrive { selection, ..all_to(&other) }).await;
-        stores.set_network(Network::Down);
-        stores.near.store().redrive_step(&queue, id, fence).await.expect_err("the network is down");
-        let selected = stores.near.task(&queue, id).await.remaining + moved as u64;
-        assert_eq!(stores.near.feed(&queue).await, ids[moved..]);
+        let redrive = Redrive { selection, ..all_to(&other) };
+        let (id, fence) = stores.interrupted_redrive(queue, &redrive, Network::Down).await;
+        let selected = stores.near.task(queue, id).await.remaining + moved as u64;
+        assert_eq!(shown().await, before[moved..]);
         let late = stores.last_batch.lock().unwrap().clone().expect("it was to be delivered");
 
         stores.far.delete(&other).await;
         stores.set_network(Network::Works);
         stores.near.run_maintenance().await;
 
-        assert_eq!(stores.near.feed(&queue).await, ids);
-        assert_eq!(stores.near.store().redrive_step(&queue, id, fence).await, Ok(RedriveStep::Ended));
-        let task = stores.near.task(&queue, id).await;
+        assert_eq!(shown().await, before);
+        assert_eq!(stores.near.store().redrive_step(queue, id, fence).await, Ok(RedriveStep::Ended));
+        let task = stores.near.task(queue, id).await;
         assert_eq!(progress(&task), (TaskState::Failed, [0, 0, selected]));
         assert_eq!(task.error.as_deref(), Some("The queue far-other does not exist any more."));
         // A forwarder that has listed the outbox before may try to deliver its messages now.
         stores.far.create(&other).await;
         assert_eq!(stores.far.store().receive_moved(&late).await, Ok(Arrival::NoQueue));
     }
-    assert_eq!(stores.near.redrive(&queue, &all_to(&other)).await.moved, MANY as u64);
-    assert_eq!((stores.near.count(&queue).await, stores.far.count(&other).await), (0, MANY));
+    assert_eq!(stores.near.redrive(queue, &all_to(&other)).await.moved, MANY as u64);
+    assert_eq!((stores.near.count(queue).await, stores.far.count(&other).await), (0, MANY));
+    stores.far.delete(&other).await;
 }
 
 /// One forwarder finds no queue, and its return is delayed. Meanwhile the queue is created again,
@@ -339,9 +369,7 @@ async fn messages_of_a_redrive_to_a_deleted_queue_return(stores: &TwoStores) {
 async fn a_delayed_return_doubles_no_message(stores: &TwoStores) {
     let (queue, other) = (stores.near.queue("q").await, stores.far.queue("far-other").await);
     let ids = stores.near.post(&queue, &messages(LONG_S, 5)).await;
-    let (id, fence) = stores.start_redrive(&queue, &all_to(&other)).await;
-    stores.set_network(Network::Down);
-    stores.near.store().redrive_step(&queue, id, fence).await.expect_err("the network is down");
+    stores.interrupted_redrive(&queue, &all_to(&other), Network::Down).await;
     stores.far.delete(&other).await;
 
     stores.set_network(Network::FindsNoQueue);
@@ -370,9 +398,7 @@ async fn messages_of_a_redrive_whose_origin_is_deleted_are_skipped(stores: &TwoS
         assert_eq!(stores.near.pop(source, 100).await, []);
     }
     let before = stores.far.feed(&dead).await;
-    let (id, fence) = stores.start_redrive(&dead, &ALL).await;
-    stores.set_network(Network::Down);
-    stores.far.store().redrive_step(&dead, id, fence).await.expect_err("the network is down");
+    let (id, fence) = stores.interrupted_redrive(&dead, &ALL, Network::Down).await;
 
     stores.near.delete(&gone).await;
     stores.set_network(Network::Works);
@@ -387,9 +413,7 @@ async fn messages_of_a_redrive_whose_origin_is_deleted_are_skipped(stores: &TwoS
 async fn redriven_messages_of_a_deleted_queue_do_not_return(stores: &TwoStores) {
     let (queue, other) = (stores.near.queue("q").await, stores.far.queue("far-other").await);
     stores.near.post(&queue, &messages(LONG_S, 5)).await;
-    let (id, fence) = stores.start_redrive(&queue, &all_to(&other)).await;
-    stores.set_network(Network::Down);
-    stores.near.store().redrive_step(&queue, id, fence).await.expect_err("the network is down");
+    stores.interrupted_redrive(&queue, &all_to(&other), Network::Down).await;
 
     stores.far.delete(&other).await;
     stores.near.delete(&queue).await;
@@ -403,6 +427,20 @@ async fn redriven_messages_of_a_deleted_queue_do_not_return(stores: &TwoStores) 
     assert_eq!(stores.far.count(&other).await, 0);
 }
 
+/// They were deleted with their new queue.
+async fn redriven_messages_that_have_arrived_do_not_return(stores: &TwoStores) {
+    let (queue, other) = (stores.near.queue("q").await, stores.far.queue("far-other").await);
+    stores.near.post(&queue, &messages(LONG_S, 5)).await;
+    stores.interrupted_redrive(&queue, &all_to(&other), Network::LosesReplies).await;
+    assert_eq!(stores.far.count(&other).await, 5);
+
+    stores.far.delete(&other).await;
+    stores.set_network(Network::Works);
+    stores.near.run_maintenance().await;
+
+    assert_eq!((stores.near.count(&queue).await, stores.far.get(&other).await), (0, None));
+}
+
 async fn bodies_in_an_outbox_are_found_and_replaced(stores: &TwoStores) {
     let sealed = |content: u8| Body::sealed(&[content; 40]).unwrap();
     let (queue, dead) = stores.queue_with_far_dead_letters().await;
@@ -413,9 +451,9 @@ async fn bodies_in_an_outbox_are_found_and_replaced(stores: &TwoStores) {
 
     let found = stores.near.sealed_bodies(&queue).await;
     let replacements: Vec<_> = found.iter().map(|stored| stored.clone().replaced_by(&sealed(77)).unwrap()).collect();
-    assert_eq!(stores.near.store().replace_sealed(&queue, &replacements).await, Ok(10));
-    // None of them is as it was listed.
-    assert_eq!(stores.near.store().replace_sealed(&queue, &replacements).await, Ok(0));
+    assert_eq!(stores.near.store().replace_sealed(&queue, &replacements[2..5]).await, Ok(3));
+    // Three of them are no longer as they were listed.
+    assert_eq!(stores.near.store().replace_sealed(&queue, &replacements).await, Ok(7));
     stores.set_network(Network::Works);
     stores.near.run_maintenance().await;
 
