@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use sukkal_domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, QueueLimits, Revision};
+use sukkal_domain::{Body, ClientId, ClientIdRule, Metadata, NewMessage, ProjectId, QueueId, Revision};
 use sukkal_storage::redis::RedisStore;
-use sukkal_storage::{MessageStore, Post, PostOutcome, QueueStore};
+use sukkal_storage::{MessageStore, PostOutcome, QueueStore};
 
 use super::contestants::Contestant;
 use crate::client::PROJECT;
+use support::calls::plain_post;
 use support::sukkal::{Api, CLIENT};
 
 /// A client that has not posted the messages that it reads.
@@ -86,22 +87,7 @@ pub(crate) async fn fill(store: &RedisStore, name: &str, count: usize, bytes: us
 }
 
 pub(crate) async fn post(store: &RedisStore, queue: &QueueId, revision: Revision, messages: &[NewMessage]) {
-    let posting = store
-        .post_messages(
-            queue,
-            &Post {
-                limits: QueueLimits::default(),
-                last_known_revision: revision,
-                client: &client(),
-                messages,
-                trace: None,
-                origin: None,
-                idempotency: None,
-                durability: None,
-            },
-        )
-        .await
-        .unwrap();
+    let posting = store.post_messages(queue, &plain_post(revision, &client(), messages)).await.unwrap();
     assert!(matches!(posting, PostOutcome::Posted(_)), "{posting:?}");
 }
 

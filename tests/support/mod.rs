@@ -13,6 +13,7 @@
 )]
 
 pub mod browser;
+pub mod calls;
 pub mod campaign;
 pub mod certificates;
 pub mod cluster;

@@ -9,13 +9,13 @@ use sukkal::broker::claims::ClaimRequest;
 use sukkal::broker::messages::{Delay, Draft, MessageQuery, PostRequest, Since, TenantDraft};
 use sukkal::broker::{self, Broker};
 use sukkal_domain::{
-    Body, Claim, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, QueueLimits,
-    Revision, Term,
+    Body, Claim, ClaimId, ClientId, ClientIdRule, Metadata, NewClaim, NewMessage, ProjectId, QueueId, Revision,
 };
-use sukkal_storage::{Driver, Post};
+use sukkal_storage::Driver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use support::calls::{new_claim, plain_post};
 use support::random::Random;
 use support::test_bed::Service;
 
@@ -182,12 +182,7 @@ impl TestQueue {
             Kind::Consumers | Kind::Readers | Kind::Delays | Kind::Pauses | Kind::DeadLetters => return Ok(None),
         };
         self.post(&self.queue.clone(), vec![body(); parties]).await?;
-        let new = NewClaim {
-            limit: parties,
-            term: Term { ttl_s, grace_s: 60 },
-            preferred_shards: Vec::new(),
-            client: self.client().clone(),
-        };
+        let new = NewClaim { client: self.client().clone(), ..new_claim(parties, ttl_s) };
         let claim = self
             .store()
             .create_claim(&self.queue, ClaimId::random(), &new)
@@ -220,16 +215,7 @@ impl TestQueue {
                 for _ in 0..parties {
                     sleep(self.moment()).await;
                     let messages = std::slice::from_ref(&message);
-                    let post = Post {
-                        limits: QueueLimits::default(),
-                        last_known_revision: seen,
-                        client: self.client(),
-                        messages,
-                        trace: None,
-                        origin: None,
-                        idempotency: None,
-                        durability: None,
-                    };
+                    let post = plain_post(seen, self.client(), messages);
                     store.post_messages(&self.queue, &post).await?;
                 }
             }

@@ -1,6 +1,6 @@
 //! Claims ten messages and deletes them, in an empty queue and after many claimed messages.
 
-use sukkal_domain::{ClaimId, ClientId, NewClaim, Taken, Term};
+use sukkal_domain::{ClaimId, Taken};
 use sukkal_storage::{ClaimStore, MessageStore};
 
 use super::{KB, Pace};
@@ -9,6 +9,7 @@ use crate::versus::fill;
 use crate::versus::native::Native;
 use crate::versus::results::Measure;
 use crate::wrk::Load;
+use support::calls::new_claim;
 
 pub(crate) const NONE_AHEAD: &str = "none claimed ahead";
 pub(crate) const MANY_AHEAD: &str = "100 000 claimed ahead";
@@ -55,12 +56,7 @@ pub(super) async fn after_claimed(pace: Pace) -> Measure {
             sukkal.reset(1).await;
             sukkal.fill(ahead, KB).await;
             let queue = fill::queue("q-0");
-            let claim = NewClaim {
-                limit: CLAIMED_AT_ONCE,
-                term: Term { ttl_s: 43_200, grace_s: 60 },
-                preferred_shards: Vec::new(),
-                client: ClientId::from_store("worker"),
-            };
+            let claim = new_claim(CLAIMED_AT_ONCE, 43_200);
             // Claims until none is left, because claims of large messages are shorter.
             while let Taken::Messages(_claimed) = store.create_claim(&queue, ClaimId::random(), &claim).await.unwrap() {
             }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use sukkal_domain::{Claim, ClaimId, ClaimSummary, NewClaim, QueueId, Term};
+use sukkal_domain::{Claim, ClaimId, ClaimSummary, NewClaim, QueueId};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
+use support::calls::new_claim;
 
 const TTL_S: u32 = 60;
 
@@ -49,12 +50,8 @@ pub(in crate::conformance) async fn a_list_shows_each_live_claim_with_its_client
     let ids = subject.post(&queue, &messages(LONG_S, 9)).await;
     let mut claims = Vec::new();
     for number in 1..=3 {
-        let new = NewClaim {
-            limit: 3,
-            term: Term { ttl_s: TTL_S * u32::try_from(number).expect("it is small"), grace_s: 60 },
-            preferred_shards: Vec::new(),
-            client: client(number),
-        };
+        let ttl_s = TTL_S * u32::try_from(number).expect("it is small");
+        let new = NewClaim { client: client(number), ..new_claim(3, ttl_s) };
         claims.push(subject.claim_as(&queue, new).await.expect("messages are available"));
     }
     subject.advance(&queue, Duration::from_secs(30)).await;

@@ -1,10 +1,11 @@
 //! Concurrent posts, which a store may execute together: each has its own outcome.
 
 use futures::future::join_all;
-use sukkal_domain::{IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits, Revision};
+use sukkal_domain::{IdempotencyKey, MessageId, NewMessage, QueueId, Revision};
 use sukkal_storage::{Error, Post, PostOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, bodies_of, client, message, messages};
+use support::calls::plain_post;
 
 const ROUNDS: usize = 40;
 
@@ -20,16 +21,9 @@ impl Subject {
     async fn post_at_once(&self, requests: &[Request]) -> Vec<Result<PostOutcome, Error>> {
         let by = client(1);
         let posts = requests.iter().map(|request| {
-            let post = Post {
-                limits: QueueLimits::default(),
-                last_known_revision: request.last_known_revision,
-                client: &by,
-                messages: &request.messages,
-                trace: None,
-                origin: None,
-                idempotency: request.idempotency.as_ref().map(|idempotency| (idempotency, 600)),
-                durability: None,
-            };
+            let idempotency = request.idempotency.as_ref().map(|idempotency| (idempotency, 600));
+            let plain = plain_post(request.last_known_revision, &by, &request.messages);
+            let post = Post { idempotency, ..plain };
             async move { self.store().post_messages(&request.queue, &post).await }
         });
         join_all(posts).await

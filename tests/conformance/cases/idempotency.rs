@@ -1,10 +1,11 @@
 //! Idempotency keys: a repeated post stores its messages once.
 
 use futures::future::join_all;
-use sukkal_domain::{ClientId, IdempotencyKey, MessageId, NewMessage, QueueId, QueueLimits};
+use sukkal_domain::{ClientId, IdempotencyKey, MessageId, NewMessage, QueueId};
 use sukkal_storage::{Post, PostOutcome};
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
+use support::calls::plain_post;
 
 const KEPT_S: u32 = 600;
 
@@ -13,16 +14,7 @@ impl Subject {
         let content = format!("{} messages", batch.len());
         let once = IdempotencyKey::new(key.as_bytes(), content.as_bytes()).expect("the key is legal");
         let revision = self.revision(queue).await;
-        let post = Post {
-            limits: QueueLimits::default(),
-            last_known_revision: revision,
-            client: by,
-            messages: batch,
-            trace: None,
-            origin: None,
-            idempotency: Some((&once, KEPT_S)),
-            durability: None,
-        };
+        let post = Post { idempotency: Some((&once, KEPT_S)), ..plain_post(revision, by, batch) };
         self.store().post_messages(queue, &post).await.expect("the store answers")
     }
 
@@ -103,16 +95,7 @@ pub(in crate::conformance) async fn a_post_that_stored_nothing_is_not_remembered
     subject.create(&queue).await;
     let once = IdempotencyKey::new(b"k", b"3 messages").expect("the key is legal");
     let (by, batch) = (client(1), messages(LONG_S, 3));
-    let post = Post {
-        limits: QueueLimits::default(),
-        last_known_revision: stale,
-        client: &by,
-        messages: &batch,
-        trace: None,
-        origin: None,
-        idempotency: Some((&once, KEPT_S)),
-        durability: None,
-    };
+    let post = Post { idempotency: Some((&once, KEPT_S)), ..plain_post(stale, &by, &batch) };
     let posting = subject.store().post_messages(&queue, &post).await;
     assert!(matches!(posting, Ok(PostOutcome::Stale(Some(_)))), "{posting:?}");
 

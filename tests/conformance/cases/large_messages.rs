@@ -1,9 +1,10 @@
 //! Large messages: a response is limited in bytes, so it contains fewer messages, and none is lost.
 
-use sukkal_domain::{Body, ClaimId, MessageId, NewClaim, NewMessage, Order, QueueId, Term};
+use sukkal_domain::{Body, ClaimId, MessageId, NewMessage, Order, QueueId};
 use sukkal_storage::Listing;
 
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of};
+use support::calls::new_claim;
 
 const COUNT: usize = 12;
 const BYTES: usize = 200_000;
@@ -63,12 +64,7 @@ pub(in crate::conformance) async fn pops_of_large_messages_are_short_and_lose_no
 
 pub(in crate::conformance) async fn claims_of_large_messages_leave_the_rest_available(subject: &Subject) {
     let (queue, posted) = filled(subject).await;
-    let new = NewClaim {
-        limit: COUNT,
-        term: Term { ttl_s: 60, grace_s: 60 },
-        preferred_shards: Vec::new(),
-        client: client(0),
-    };
+    let new = new_claim(COUNT, 60);
 
     let claim =
         subject.store().create_claim(&queue, ClaimId::random(), &new).await.expect("the store is there").messages();

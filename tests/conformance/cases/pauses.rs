@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal_domain::{ClaimId, Metadata, NewClaim, NewMessage, QueueId, Taken, Term};
+use sukkal_domain::{ClaimId, Metadata, NewMessage, QueueId, Taken};
 use sukkal_storage::{ClaimOutcome, DeleteOutcome, UpdateOutcome};
 use tokio::time::timeout;
 
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
+use support::calls::new_claim;
 
 const TTL_S: u32 = 60;
 const OVER: Duration = Duration::from_secs(61);
@@ -19,12 +20,7 @@ impl Subject {
     /// Returns whether a claim and a pop are both refused because the queue is paused. If it is
     /// not, both must find the same.
     async fn is_paused(&self, queue: &QueueId) -> bool {
-        let new = NewClaim {
-            limit: 1,
-            term: Term { ttl_s: TTL_S, grace_s: 60 },
-            preferred_shards: Vec::new(),
-            client: client(0),
-        };
+        let new = new_claim(1, TTL_S);
         let claim = self.store().create_claim(queue, ClaimId::random(), &new).await.expect("the store answers");
         let pop = self.store().pop_messages(queue, ClaimId::random(), 1).await.expect("the store answers");
         let is_paused = matches!(claim, Taken::Paused);

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal_domain::{Creation, IdempotencyKey, QueueLimits};
+use sukkal_domain::{Creation, IdempotencyKey};
 use sukkal_storage::{Post, PostOutcome, Processed};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};
+use support::calls::plain_post;
 
 const NONE: Processed = Processed { posted: 0, claimed: 0, deleted: 0, expired: 0, dead_lettered: 0 };
 
@@ -54,16 +55,7 @@ pub(in crate::conformance) async fn a_post_that_is_repeated_counts_once(subject:
     let queue = subject.queue("q").await;
     let key = IdempotencyKey::new(b"k", b"three messages").expect("the key is legal");
     let (seen, by, batch) = (subject.revision(&queue).await, client(1), messages(LONG_S, 3));
-    let post = Post {
-        limits: QueueLimits::default(),
-        last_known_revision: seen,
-        client: &by,
-        messages: &batch,
-        idempotency: Some((&key, 600)),
-        durability: None,
-        trace: None,
-        origin: None,
-    };
+    let post = Post { idempotency: Some((&key, 600)), ..plain_post(seen, &by, &batch) };
 
     let outcomes = join_all((0..20).map(|_| subject.store().post_messages(&queue, &post))).await;
     let again = subject.store().post_messages(&queue, &post).await;

@@ -9,6 +9,7 @@ use sukkal_storage::{Post, PostOutcome, stored_bytes};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, body, client, message, messages, metadata};
+use support::calls::plain_post;
 
 const OK: &str = "the store answers";
 const MANY: usize = 64;
@@ -33,16 +34,7 @@ fn sized(length: usize) -> (NewMessage, u64) {
 impl Subject {
     async fn post_within(&self, queue: &QueueId, limits: QueueLimits, batch: &[NewMessage]) -> PostOutcome {
         let (last_known_revision, by) = (self.revision(queue).await, client(0));
-        let post = Post {
-            last_known_revision,
-            client: &by,
-            messages: batch,
-            trace: None,
-            origin: None,
-            limits,
-            idempotency: None,
-            durability: None,
-        };
+        let post = Post { limits, ..plain_post(last_known_revision, &by, batch) };
         self.store().post_messages(queue, &post).await.expect(OK)
     }
 
@@ -151,16 +143,7 @@ pub(in crate::conformance) async fn a_repeated_post_returns_the_first_response_a
     let post = async |key: &str, max| {
         let key = IdempotencyKey::new(key.as_bytes(), b"content").expect("the key is legal");
         let (idempotency, limits) = (Some((&key, 600)), at_most(max));
-        let post = Post {
-            last_known_revision,
-            client: &by,
-            messages: &batch,
-            trace: None,
-            origin: None,
-            limits,
-            idempotency,
-            durability: None,
-        };
+        let post = Post { limits, idempotency, ..plain_post(last_known_revision, &by, &batch) };
         subject.store().post_messages(&queue, &post).await.expect(OK)
     };
     let first = post("one", 3).await;

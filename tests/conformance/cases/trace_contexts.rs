@@ -2,27 +2,19 @@
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal_domain::{Message, MessageId, QueueId, QueueLimits, TraceContext};
+use sukkal_domain::{Message, MessageId, QueueId, TraceContext};
 use sukkal_storage::{Popped, Post, PostOutcome};
 
 use super::redrives::all_to;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};
+use support::calls::plain_post;
 
 impl Subject {
     /// Posts `count` messages in a request with this trace context.
     async fn post_traced(&self, queue: &QueueId, count: usize, trace: Option<TraceContext>) -> Vec<MessageId> {
         let (revision, by) = (self.revision(queue).await, client(0));
         let messages = messages(LONG_S, count);
-        let post = Post {
-            limits: QueueLimits::default(),
-            last_known_revision: revision,
-            client: &by,
-            messages: &messages,
-            trace,
-            origin: None,
-            idempotency: None,
-            durability: None,
-        };
+        let post = Post { trace, ..plain_post(revision, &by, &messages) };
         match self.store().post_messages(queue, &post).await {
             Ok(PostOutcome::Posted(ids)) => ids,
             other => panic!("not posted to {queue}: {other:?}"),

@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use sukkal_domain::{
     Body, ClaimId, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, Origin, ProjectId,
-    Queue, QueueId, QueueKind, QueueLimits, QueueName, Rank, Revision, Stats, Summary, TraceContext,
+    Queue, QueueId, QueueKind, QueueName, Rank, Revision, Stats, Summary, TraceContext,
 };
 use sukkal_storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
+use support::calls::plain_post;
 use support::waiting::until;
 use uuid::Uuid;
 
@@ -199,17 +200,7 @@ impl Subject {
         client: &ClientId,
         messages: &[NewMessage],
     ) -> Result<PostOutcome, Error> {
-        let post = Post {
-            limits: QueueLimits::default(),
-            last_known_revision,
-            client,
-            messages,
-            trace: None,
-            origin: None,
-            idempotency: None,
-            durability: None,
-        };
-        self.store().post_messages(queue, &post).await
+        self.store().post_messages(queue, &plain_post(last_known_revision, client, messages)).await
     }
 
     /// Posts a dead letter with this origin and this creation time, in seconds.
@@ -220,16 +211,9 @@ impl Subject {
         origin: &(Origin, u64),
         trace: Option<TraceContext>,
     ) {
-        let post = Post {
-            limits: QueueLimits::default(),
-            last_known_revision: self.revision(queue).await,
-            client: &client(0),
-            messages: &[letter],
-            trace,
-            origin: Some(origin),
-            idempotency: None,
-            durability: None,
-        };
+        let (by, letters) = (client(0), [letter]);
+        let plain = plain_post(self.revision(queue).await, &by, &letters);
+        let post = Post { trace, origin: Some(origin), ..plain };
         let outcome = self.store().post_messages(queue, &post).await;
         assert!(matches!(outcome, Ok(PostOutcome::Posted(_))), "{outcome:?}");
     }

@@ -5,13 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use sukkal_domain::{ClaimId, ClientId, NewClaim, Term};
+use sukkal_domain::ClaimId;
 use sukkal_storage::embedded::{EmbeddedStore, Fsync, OpenError};
 use sukkal_storage::{ClaimStore, Maintenance};
 use tempfile::TempDir;
 
 use super::super::process::refused;
 use super::{assert_consistent, created, post};
+use support::calls::new_claim;
 use support::sukkal::Sukkal;
 
 const REGISTRY: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("registry");
@@ -173,12 +174,7 @@ async fn a_check_finds_each_kind_of_damage() {
         let store = open(&folder).unwrap();
         let (work, revision) = created(&store).await;
         post(&store, &work, revision, &["a", "b", "c"].map(str::to_owned)).await.unwrap();
-        let claim = NewClaim {
-            limit: 2,
-            term: Term { ttl_s: 60, grace_s: 60 },
-            preferred_shards: Vec::new(),
-            client: ClientId::from_store("worker"),
-        };
+        let claim = new_claim(2, 60);
         store.create_claim(&work, ClaimId::random(), &claim).await.unwrap().messages().unwrap();
         assert_consistent(&store).await;
         drop(store);

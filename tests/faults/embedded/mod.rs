@@ -11,11 +11,12 @@ mod tokens;
 
 use serde_json::json;
 use sukkal_domain::{
-    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, QueueId, QueueLimits, Rank, Revision, Scope,
+    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, QueueId, Rank, Revision, Scope,
 };
 use sukkal_storage::embedded::EmbeddedStore;
-use sukkal_storage::{Driver, Error, Listing, Maintenance, Post, PostOutcome, QueueStore};
+use sukkal_storage::{Driver, Error, Listing, Maintenance, PostOutcome, QueueStore};
 
+use support::calls::plain_post;
 use support::test_bed::queue_id;
 
 /// Much longer than any of these tests takes.
@@ -53,21 +54,7 @@ async fn created(store: &EmbeddedStore) -> (QueueId, Revision) {
 async fn post(store: &dyn Driver, queue: &QueueId, revision: Revision, texts: &[String]) -> Result<PostOutcome, Error> {
     let message = |text: &String| NewMessage { ttl_s: TTL_S, delay_s: 0, body: body(text), assignment: None };
     let messages: Vec<NewMessage> = texts.iter().map(message).collect();
-    store
-        .post_messages(
-            queue,
-            &Post {
-                limits: QueueLimits::default(),
-                last_known_revision: revision,
-                client: &client(),
-                messages: &messages,
-                trace: None,
-                origin: None,
-                idempotency: None,
-                durability: None,
-            },
-        )
-        .await
+    store.post_messages(queue, &plain_post(revision, &client(), &messages)).await
 }
 
 /// Returns the messages of the queue, including claimed and delayed ones.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal_domain::{ClaimId, ClientId, NewClaim, Taken, Term};
+use sukkal_domain::{ClaimId, Taken};
 use sukkal_storage::embedded::{EmbeddedStore, Fsync};
 use sukkal_storage::{ClaimStore, DeleteOutcome, MessageStore, PostOutcome, QueueStore};
 use tokio::sync::Notify;
@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use super::super::cuts::{self, ANSWERS_PER_CUT, PRODUCERS, WORKERS};
 use super::disk::Disk;
 use super::{assert_consistent, created, metadata, post, queue, text, texts_in};
+use support::calls::new_claim;
 use support::random::{self, Random};
 use support::report;
 
@@ -160,12 +161,7 @@ async fn produce(store: EmbeddedStore, shared: Arc<SharedState>, name: String, m
 /// Claims and deletes messages, and releases some claims, until the store fails.
 async fn work(store: EmbeddedStore, shared: Arc<SharedState>, mut random: Random) {
     let work = queue("work");
-    let new = NewClaim {
-        limit: 4,
-        term: Term { ttl_s: 60, grace_s: 60 },
-        preferred_shards: Vec::new(),
-        client: ClientId::from_store("worker"),
-    };
+    let new = new_claim(4, 60);
     loop {
         let claim = match store.create_claim(&work, ClaimId::random(), &new).await {
             Ok(Taken::Messages(claim)) => claim,

@@ -9,6 +9,7 @@ use sukkal_storage::{Check, Post, PostOutcome};
 use super::keys::key;
 use crate::conformance::support::drivers::redis_at;
 use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
+use support::calls::plain_post;
 use support::redis::RedisServer;
 
 const COUNT: usize = 3;
@@ -31,16 +32,7 @@ async fn bytes(subject: &Subject) -> u64 {
 async fn post_within(subject: &Subject, queue: &QueueId, bytes: u64) -> PostOutcome {
     let (last_known_revision, by, batch) = (subject.revision(queue).await, client(0), messages(LONG_S, 1));
     let limits = QueueLimits { messages: None, bytes: Some(bytes) };
-    let post = Post {
-        last_known_revision,
-        client: &by,
-        messages: &batch,
-        trace: None,
-        origin: None,
-        limits,
-        idempotency: None,
-        durability: None,
-    };
+    let post = Post { limits, ..plain_post(last_known_revision, &by, &batch) };
     subject.store().post_messages(queue, &post).await.unwrap()
 }
 

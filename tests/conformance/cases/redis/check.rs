@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sukkal_domain::{ClaimId, NewClaim, NewMessage, QueueId, Tenant, Term};
+use sukkal_domain::{ClaimId, NewMessage, QueueId, Tenant};
 use sukkal_storage::{Check, UpdateOutcome};
 
 use super::keys::key;
 use crate::conformance::cases::delivery_helpers::{attempt, delivered, retry};
 use crate::conformance::cases::redrives::all_to;
 use crate::conformance::support::drivers::redis_at;
-use crate::conformance::support::subject::{LONG_S, Subject, client, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, message, messages, metadata};
+use support::calls::new_claim;
 use support::redis::RedisServer;
 
 /// More messages than one script examines.
@@ -27,12 +28,7 @@ async fn backend() -> (Arc<RedisServer>, Subject, QueueId) {
     let queue = subject.queue("q").await;
     subject.post(&queue, &messages(LONG_S, READY + IN_FLIGHT)).await;
     subject.post(&queue, &vec![NewMessage { delay_s: 60, ..message(LONG_S, 1) }; DELAYED]).await;
-    let claim = NewClaim {
-        limit: IN_FLIGHT,
-        term: Term { ttl_s: 300, grace_s: 60 },
-        preferred_shards: Vec::new(),
-        client: client(0),
-    };
+    let claim = new_claim(IN_FLIGHT, 300);
     subject
         .store()
         .create_claim(&queue, ClaimId::random(), &claim)
