@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sukkal_domain::{Body, MessageId, NewMessage, QueueId};
 use uuid::Uuid;
 
-use super::fair_helpers::{TTL_S, assignment, for_assignment, in_shard, later, pick};
+use super::fair_helpers::{TTL_S, in_shard, later, pick};
 use super::turn_model::TurnModel;
 use crate::conformance::support::any::check_random_values;
 use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, ids_of, messages};
@@ -46,32 +46,6 @@ pub(in crate::conformance) async fn two_shards_alternate_from_any_starting_turn(
 
             let expected: Vec<_> = (0..15).flat_map(|n| [neighbors[first][n], neighbors[1 - first][n]]).collect();
             assert_eq!(taken, expected, "after {turn}, {limit} at a time, by pops: {by_pop}");
-        }
-    }
-}
-
-pub(in crate::conformance) async fn concurrent_tenants_get_equal_shares(subject: &Subject) {
-    let queue = subject.fair_queue("q", 64).await;
-    let assignments = [assignment("a", &[0, 1, 2, 3, 4, 5]), assignment("b", &[6, 7, 8, 9, 10, 11])];
-    for turn in [0, 2, 5, 8, 11, 63] {
-        for (limit, by_pop) in [(1, false), (3, false), (10, false), (1, true), (3, true), (10, true)] {
-            subject.set_turn(&queue, turn).await;
-            // The first tenant's backlog exists before that of the other, and is ten times as long.
-            let first = subject.post(&queue, &vec![for_assignment(&assignments[0]); 300]).await;
-            subject.post(&queue, &vec![for_assignment(&assignments[1]); 30]).await;
-
-            let mut taken = Vec::new();
-            while taken.len() < 60 {
-                let some = subject.take(&queue, limit, by_pop).await;
-                assert!(!some.is_empty(), "a message is left");
-                taken.extend(some);
-            }
-
-            for (start, window) in taken[..60].windows(12).enumerate() {
-                let share = window.iter().filter(|id| first.contains(id)).count();
-                assert_eq!(share, 6, "from {start} on, after {turn}, {limit} at a time, by pops: {by_pop}");
-            }
-            subject.store().purge_queue(&queue).await.expect("the store answers");
         }
     }
 }

@@ -124,16 +124,6 @@ pub(in crate::conformance) async fn a_large_post_becomes_visible_atomically(subj
     assert_eq!(subject.count(&queue).await, 4 * SIZE);
 }
 
-/// 1,000 is the largest value that `max_messages_per_post` can have.
-pub(in crate::conformance) async fn a_post_accepts_1000_messages(subject: &Subject) {
-    let queue = subject.queue("q").await;
-
-    let ids = subject.post(&queue, &messages(LONG_S, 1_000)).await;
-
-    assert_eq!(subject.count(&queue).await, 1_000);
-    assert_eq!(subject.pages(&queue, None, 300, None).await, ids);
-}
-
 pub(in crate::conformance) async fn any_json_body_is_returned_unchanged(subject: &Subject) {
     let queue = subject.queue("q").await;
     let mut deep = json!("bottom");

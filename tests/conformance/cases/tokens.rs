@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use sukkal_domain::{NewToken, ProjectId, Token, TokenGrant, TokenId, TokenRecord};
 use sukkal_storage::{TokenCreation, TokensMax};
 
@@ -187,17 +186,4 @@ pub(in crate::conformance) async fn there_are_at_most_as_many_tokens_as_allowed(
 
     delete(subject, kept[0].id).await;
     assert!(matches!(store.create_token(&third, two).await.expect(OK), TokenCreation::Created(_)));
-}
-
-pub(in crate::conformance) async fn concurrent_creations_do_not_exceed_the_maximum(subject: &Subject) {
-    let project = subject.project();
-    let max = TokensMax { per_project: 5, ..MANY };
-    let tokens: Vec<NewToken> = (0..20).map(|_| token(Some(project), None)).collect();
-
-    let outcomes = join_all(tokens.iter().map(|new| subject.store().create_token(new, max))).await;
-
-    let created = outcomes.iter().filter(|outcome| matches!(outcome, Ok(TokenCreation::Created(_)))).count();
-    assert_eq!((created, list(subject, Some(project), 100).await.len()), (5, 5));
-    let refused = outcomes.iter().filter(|outcome| **outcome == Ok(TokenCreation::TooManyOfProject)).count();
-    assert_eq!(refused, 15);
 }

@@ -6,7 +6,7 @@ use sukkal_domain::{Message, MessageId, QueueId, TraceContext};
 use sukkal_storage::{Popped, Post, PostOutcome};
 
 use super::redrives::all_to;
-use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
 use support::calls::plain_post;
 
 impl Subject {
@@ -49,27 +49,14 @@ pub(in crate::conformance) async fn a_message_keeps_the_trace_context_of_its_pos
     assert_eq!(traces_of(&subject.list(&queue, None, 10).await), all);
 }
 
-pub(in crate::conformance) async fn a_dead_letter_keeps_its_trace_context(subject: &Subject) {
-    let (queue, dead_letters) = (subject.id("q"), subject.id("letters"));
-    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"}));
-    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
+pub(in crate::conformance) async fn dead_and_redriven_messages_keep_their_trace_context(subject: &Subject) {
+    let (dead_letters, other) = (subject.id("letters"), subject.queue("other").await);
+    let queue = subject.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"})).await;
     subject.post_traced(&queue, 1, trace(1)).await;
     subject.post_traced(&queue, 1, None).await;
     subject.deliver_once(&queue, 2).await;
-
     assert_eq!(subject.pop(&queue, 2).await, []);
-
     assert_eq!(traces_of(&subject.list(&dead_letters, None, 10).await), [trace(1), None]);
-}
-
-pub(in crate::conformance) async fn a_redriven_message_keeps_its_trace_context(subject: &Subject) {
-    let (queue, dead_letters, other) = (subject.id("q"), subject.id("letters"), subject.queue("other").await);
-    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"}));
-    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
-    subject.post_traced(&queue, 1, trace(1)).await;
-    subject.post_traced(&queue, 1, None).await;
-    subject.deliver_once(&queue, 2).await;
-    assert_eq!(subject.pop(&queue, 2).await, []);
     // A message that is not a dead letter can be moved too.
     subject.post_traced(&dead_letters, 1, trace(2)).await;
 
