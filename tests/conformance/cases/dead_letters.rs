@@ -3,29 +3,21 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use sukkal_domain::{Creation, Message, MessageId, Origin, QueueId};
+use serde_json::json;
+use sukkal_domain::{Message, MessageId, Origin, QueueId};
 use sukkal_storage::DeleteOutcome;
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
 use support::waiting::until_some;
 
 const S: Duration = Duration::from_secs(1);
 
 impl Subject {
-    /// Creates a queue with this metadata.
-    async fn queue_with(&self, name: &str, keys: Value) -> QueueId {
-        let queue = self.id(name);
-        let creation = self.store().create_queue(&queue, &metadata(keys)).await;
-        assert_eq!(creation, Ok(Creation::Created));
-        queue
-    }
-
     /// Creates a queue that delivers a message `claim_count_max` times, and returns it with its
     /// dead-letter queue.
     async fn queue_and_dead_letters(&self, claim_count_max: i64) -> (QueueId, QueueId) {
         let keys = json!({"_max_claim_count": claim_count_max, "_dead_letter_queue": "letters"});
-        (self.queue_with("q", keys).await, self.id("letters"))
+        (self.queue_of("q", keys).await, self.id("letters"))
     }
 
     /// Claims the available messages and releases the claim, `times` times.
@@ -177,7 +169,7 @@ pub(in crate::conformance) async fn claims_are_not_counted_without_complete_dead
     .into_iter()
     .enumerate()
     {
-        let queue = subject.queue_with(&format!("q{number}"), keys).await;
+        let queue = subject.queue_of(&format!("q{number}"), keys).await;
         subject.post(&queue, &messages(LONG_S, 2)).await;
         subject.claim_and_release(&queue, 3).await;
 
@@ -203,7 +195,7 @@ pub(in crate::conformance) async fn a_dead_letter_keeps_its_expiry_unless_the_qu
             "_dead_letter_queue": format!("{name}.letters"),
             "_dead_letter_queue_messages_ttl": ttl_s,
         });
-        let queue = subject.queue_with(name, keys).await;
+        let queue = subject.queue_of(name, keys).await;
         let dead_letters = subject.id(&format!("{name}.letters"));
         subject.post(&queue, &messages(life_s, 1)).await;
         let claim = subject.claim(&queue, 1, claim_s).await;
@@ -224,8 +216,8 @@ pub(in crate::conformance) async fn a_dead_letter_keeps_its_expiry_unless_the_qu
 
 /// Row 5.1-9.
 pub(in crate::conformance) async fn a_dead_letter_can_become_a_dead_letter_again(subject: &Subject) {
-    let first = subject.queue_with("a", json!({"_max_claim_count": 1, "_dead_letter_queue": "b"})).await;
-    let second = subject.queue_with("b", json!({"_max_claim_count": 2, "_dead_letter_queue": "c"})).await;
+    let first = subject.queue_of("a", json!({"_max_claim_count": 1, "_dead_letter_queue": "b"})).await;
+    let second = subject.queue_of("b", json!({"_max_claim_count": 2, "_dead_letter_queue": "c"})).await;
     subject.post(&first, &[message(LONG_S, 7)]).await;
     subject.claim_and_release(&first, 1).await;
     subject.pop(&first, 1).await;
@@ -241,7 +233,7 @@ pub(in crate::conformance) async fn a_dead_letter_can_become_a_dead_letter_again
 }
 
 pub(in crate::conformance) async fn a_queue_can_be_its_own_dead_letter_queue(subject: &Subject) {
-    let queue = subject.queue_with("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "q"})).await;
+    let queue = subject.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "q"})).await;
     let ids = subject.post(&queue, &messages(LONG_S, 2)).await;
     let claim = subject.claim(&queue, 1, 60).await;
     subject.release(&queue, claim.id).await;
@@ -257,8 +249,8 @@ pub(in crate::conformance) async fn a_queue_can_be_its_own_dead_letter_queue(sub
 /// queue and for a queue that is its own.
 pub(in crate::conformance) async fn a_dead_letter_moves_once_per_delivery(subject: &Subject) {
     let to = |name: &str| json!({"_max_claim_count": 1, "_dead_letter_queue": name});
-    let own = subject.queue_with("own", to("own")).await;
-    let (first, second) = (subject.queue_with("a", to("b")).await, subject.queue_with("b", to("a")).await);
+    let own = subject.queue_of("own", to("own")).await;
+    let (first, second) = (subject.queue_of("a", to("b")).await, subject.queue_of("b", to("a")).await);
     for (queue, moved_to) in [(&own, &own), (&first, &second)] {
         let ids = subject.post_delivered(queue, &messages(LONG_S, 2)).await;
         // A pop of a moved message delivers it, like a claim.
@@ -280,7 +272,7 @@ pub(in crate::conformance) async fn a_dead_letter_moves_once_per_delivery(subjec
 
 /// A withdrawn claim is no delivery, and neither is a pop whose messages are restored.
 pub(in crate::conformance) async fn an_undelivered_dead_letter_does_not_move_again(subject: &Subject) {
-    let queue = subject.queue_with("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "q"})).await;
+    let queue = subject.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "q"})).await;
     subject.post_delivered(&queue, &messages(LONG_S, 1)).await;
     assert_eq!(subject.claim_for(&queue, 1, 60, 60).await, None);
     subject.arrived(&queue, 1).await;

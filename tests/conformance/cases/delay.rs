@@ -9,7 +9,7 @@ use serde_json::json;
 use sukkal_domain::{MessageId, NewMessage, QueueId, Scope};
 use sukkal_storage::{Listing, Page};
 
-use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, assert_ascending, ids_of, message, messages};
 use support::random::{Random, seed};
 
 const S: Duration = Duration::from_secs(1);
@@ -27,9 +27,7 @@ impl Subject {
     }
 
     async fn set_default_delay(&self, queue: &QueueId, delay_s: u32) {
-        let keys = metadata(json!({"_default_message_delay": delay_s}));
-        let revision = self.revision(queue).await;
-        self.store().update_queue(queue, revision, &keys).await.expect("the store answers");
+        self.set_metadata(queue, json!({"_default_message_delay": delay_s})).await;
     }
 }
 
@@ -331,9 +329,7 @@ pub(in crate::conformance) async fn no_message_is_due_earlier_when_the_clock_ste
 
     // Updates of the metadata take sequence numbers too.
     for color in 0..20 {
-        let revision = subject.revision(&queue).await;
-        let keys = crate::conformance::support::subject::metadata(serde_json::json!({"color": color}));
-        subject.store().update_queue(&queue, revision, &keys).await.expect("the store answers");
+        subject.set_metadata(&queue, json!({"color": color})).await;
     }
     assert_eq!(subject.feed(&queue).await, now);
     subject.advance(&queue, 50 * S).await;

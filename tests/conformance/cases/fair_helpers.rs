@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sukkal_domain::{
-    Claim, Creation, Details, Holding, MessageId, NewClaim, NewMessage, QueueId, Shard, ShardAssignment, Tenant, Term,
+    Claim, Details, Holding, MessageId, NewClaim, NewMessage, QueueId, Shard, ShardAssignment, Tenant,
 };
-use sukkal_storage::{Listing, Page, UpdateOutcome};
+use sukkal_storage::{Listing, Page};
 
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, message, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message};
+use support::calls::new_claim;
 
 const OK: &str = "the store answers";
 /// Ttl of claims whose expiry does not matter, in seconds.
@@ -18,14 +19,6 @@ pub(in crate::conformance) const TTL_S: u32 = 600;
 pub(in crate::conformance) type Counts = [u64; 3];
 
 impl Subject {
-    /// Creates a queue with this metadata.
-    pub(in crate::conformance) async fn queue_of(&self, name: &str, keys: Value) -> QueueId {
-        let queue = self.id(name);
-        let creation = self.store().create_queue(&queue, &metadata(keys)).await;
-        assert_eq!(creation, Ok(Creation::Created));
-        queue
-    }
-
     /// Creates a queue with this number of shards.
     pub(in crate::conformance) async fn fair_queue(&self, name: &str, shards: u16) -> QueueId {
         self.queue_of(name, json!({ "_shards": shards })).await
@@ -33,9 +26,7 @@ impl Subject {
 
     /// Sets the number of shards of the queue; 1 makes it a plain queue.
     pub(in crate::conformance) async fn set_shards(&self, queue: &QueueId, shards: u16) {
-        let revision = self.revision(queue).await;
-        let update = self.store().update_queue(queue, revision, &metadata(json!({ "_shards": shards }))).await;
-        assert_eq!(update, Ok(UpdateOutcome::Done));
+        self.set_metadata(queue, json!({ "_shards": shards })).await;
     }
 
     /// Posts `count` messages of a tenant whose shards are assigned under the queue's current
@@ -61,12 +52,8 @@ impl Subject {
         prefer: &[u16],
         limit: usize,
     ) -> Option<Claim> {
-        let prefer = prefer.iter().map(|number| shard(*number)).collect();
-        self.claim_as(
-            queue,
-            NewClaim { limit, term: Term { ttl_s: TTL_S, grace_s: 60 }, preferred_shards: prefer, client: client(0) },
-        )
-        .await
+        let preferred_shards = prefer.iter().map(|number| shard(*number)).collect();
+        self.claim_as(queue, NewClaim { preferred_shards, ..new_claim(limit, TTL_S) }).await
     }
 
     /// Returns the ids of the messages taken by a claim that prefers these shards.

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use sukkal_domain::{MessageId, QueueId};
 use sukkal_storage::ClaimOutcome;
 
 use super::fair_helpers::{TTL_S, assignment, for_assignment, in_shard, later, pick};
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -191,7 +190,7 @@ pub(in crate::conformance) async fn a_recreated_queue_has_no_old_shards(subject:
     assert_eq!(subject.claim_all(&queue, 5).await, plain);
 
     subject.delete(&queue).await;
-    subject.store().create_queue(&queue, &metadata(json!({ "_shards": 8 }))).await.expect("the store answers");
+    subject.fair_queue("q", 8).await;
     assert_eq!(subject.details(&queue).await.tenants, []);
     let ids = subject.post_into(&queue, &[1, 3, 2]).await;
     assert_eq!(subject.available(&queue).await, [(1, 1), (2, 1), (3, 1)]);

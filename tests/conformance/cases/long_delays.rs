@@ -6,7 +6,7 @@ use serde_json::json;
 use sukkal_domain::{MessageId, NewMessage, QueueId, Scope};
 use sukkal_storage::Listing;
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
 
 const S: Duration = Duration::from_secs(1);
 const DAY_S: u32 = 86_400;
@@ -16,9 +16,7 @@ const MICROS: u64 = 1_000_000;
 impl Subject {
     /// Creates a queue that delays messages, and posts messages with the delay of 30 days to it.
     async fn with_long_delays(&self, ttl_s: u32, count: usize) -> (QueueId, Vec<MessageId>) {
-        let queue = self.id("q");
-        let keys = metadata(json!({"_enable_message_delay": true}));
-        self.store().create_queue(&queue, &keys).await.expect("the store answers");
+        let queue = self.queue_of("q", json!({"_enable_message_delay": true})).await;
         let late = self.post(&queue, &delayed(DELAY_S, ttl_s, count)).await;
         (queue, late)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use sukkal_domain::QueueId;
 
-use crate::conformance::support::subject::{LONG_S, Subject, fresh_project, messages, metadata, queue_id};
+use crate::conformance::support::subject::{LONG_S, Subject, fresh_project, messages, queue_id};
 
 const MINUTE: Duration = Duration::from_secs(62);
 
@@ -61,9 +61,7 @@ pub(in crate::conformance) async fn expired_messages_are_reclaimed_in_unused_que
 }
 
 pub(in crate::conformance) async fn maintenance_keeps_live_messages(subject: &Subject) {
-    let queue = subject.id("q");
-    let keys = metadata(json!({"color": "blue"}));
-    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
+    let queue = subject.queue_of("q", json!({"color": "blue"})).await;
     subject.queue("empty").await;
     subject.post(&queue, &messages(60, 700)).await;
     let mut left = subject.post(&queue, &messages(LONG_S, 700)).await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use sukkal_domain::{MessageId, NewMessage, Order, QueueId, Scope};
 use sukkal_storage::Listing;
 
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages};
 
 /// Selects the newest messages, at most `limit`.
 fn newest(limit: usize) -> Listing {
@@ -78,9 +78,7 @@ pub(in crate::conformance) async fn messages_that_arrive_are_on_no_later_page(su
 }
 
 pub(in crate::conformance) async fn a_page_has_available_claimed_and_delayed_messages_in_one_order(subject: &Subject) {
-    let queue = subject.id("q");
-    let keys = metadata(json!({"_default_message_delay": 5}));
-    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
+    let queue = subject.queue_of("q", json!({"_default_message_delay": 5})).await;
     let delayed = NewMessage { delay_s: 100, ..messages(LONG_S, 1).remove(0) };
     let late = subject.post(&queue, &[delayed.clone(), delayed]).await;
     let ids = subject.post(&queue, &messages(LONG_S, 6)).await;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use sukkal_domain::{ClaimId, Metadata, NewMessage, QueueId, Taken};
-use sukkal_storage::{ClaimOutcome, DeleteOutcome, UpdateOutcome};
+use sukkal_storage::{ClaimOutcome, DeleteOutcome};
 use tokio::time::timeout;
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
 use support::calls::new_claim;
 
 const TTL_S: u32 = 60;
@@ -82,8 +82,7 @@ pub(in crate::conformance) async fn a_pause_ends_with_the_deletion_of_its_queue_
     subject.store().purge_queue(&queue).await.expect("the store answers");
     subject.post(&queue, &messages(LONG_S, 2)).await;
     assert!(subject.is_paused(&queue).await, "after a purge");
-    let (keys, seen) = (metadata(json!({"_max_claim_count": 3})), subject.revision(&queue).await);
-    assert_eq!(subject.store().update_queue(&queue, seen, &keys).await, Ok(UpdateOutcome::Done));
+    subject.set_metadata(&queue, json!({"_max_claim_count": 3})).await;
     subject.run_maintenance().await;
     assert!(subject.is_paused(&queue).await, "after an update");
 
@@ -119,9 +118,8 @@ pub(in crate::conformance) async fn a_pause_applies_to_one_queue(subject: &Subje
 }
 
 pub(in crate::conformance) async fn a_paused_queue_moves_no_dead_letters_and_receives_some(subject: &Subject) {
-    let (queue, dead) = (subject.id("q"), subject.id("dead"));
-    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"}));
-    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
+    let keys = json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"});
+    let (queue, dead) = (subject.queue_of("q", keys).await, subject.id("dead"));
     subject.post(&queue, &messages(LONG_S, 1)).await;
     let claim = subject.claim(&queue, 1, TTL_S).await.id;
     subject.release(&queue, claim).await;
@@ -140,8 +138,7 @@ pub(in crate::conformance) async fn a_paused_queue_moves_no_dead_letters_and_rec
 }
 
 pub(in crate::conformance) async fn a_paused_fair_queue_keeps_its_turns(subject: &Subject) {
-    let queue = subject.id("q");
-    subject.store().create_queue(&queue, &metadata(json!({"_shards": 4}))).await.expect("the store answers");
+    let queue = subject.fair_queue("q", 4).await;
     subject.post(&queue, &messages(LONG_S, 4)).await;
     subject.pause(&queue).await;
     assert!(subject.is_paused(&queue).await);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use sukkal_domain::{Creation, IdempotencyKey};
+use sukkal_domain::IdempotencyKey;
 use sukkal_storage::{Post, PostOutcome, Processed};
 
 use super::redrives::all_to;
-use crate::conformance::support::subject::{LONG_S, Subject, client, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, messages};
 use support::calls::plain_post;
 
 const NONE: Processed = Processed { posted: 0, claimed: 0, deleted: 0, expired: 0, dead_lettered: 0 };
@@ -76,12 +76,9 @@ pub(in crate::conformance) async fn expired_messages_are_counted(subject: &Subje
 }
 
 pub(in crate::conformance) async fn dead_letters_are_counted(subject: &Subject) {
-    let (queue, letters) = (subject.id("q"), subject.id("letters"));
-    let keys = json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"});
-    assert_eq!(subject.store().create_queue(&queue, &metadata(keys)).await, Ok(Creation::Created));
-    subject.post(&queue, &messages(LONG_S, 3)).await;
-    let claim = subject.claim(&queue, 3, 60).await;
-    subject.release(&queue, claim.id).await;
+    let letters = subject.id("letters");
+    let queue = subject.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"})).await;
+    subject.post_delivered(&queue, &messages(LONG_S, 3)).await;
 
     assert_eq!(subject.claim_for(&queue, 3, 60, 60).await, None);
 

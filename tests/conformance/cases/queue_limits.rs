@@ -265,9 +265,7 @@ pub(in crate::conformance) async fn the_bytes_of_moved_messages_move_with_them(s
     let (small, bytes) = sized(1);
     let (large, large_bytes) = sized(3_000);
     let target = subject.queue("target").await;
-    let queue = subject.id("q");
-    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "target"}));
-    subject.store().create_queue(&queue, &keys).await.expect(OK);
+    let queue = subject.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "target"})).await;
     subject.post(&target, std::slice::from_ref(&small)).await;
     subject.post(&queue, &[large.clone(), large]).await;
     subject.claim(&queue, 2, 60).await;

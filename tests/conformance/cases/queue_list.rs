@@ -5,7 +5,7 @@ use serde_json::json;
 use sukkal_domain::{QueueId, QueueKind, QueueName};
 use sukkal_storage::{NameRange, QueueListing};
 
-use crate::conformance::support::subject::{Subject, fresh_project, metadata, queue_id};
+use crate::conformance::support::subject::{Subject, fresh_project, queue_id};
 
 const LIMIT: usize = 100;
 
@@ -95,10 +95,9 @@ pub(in crate::conformance) async fn a_list_examines_a_bounded_number_of_names(su
 }
 
 pub(in crate::conformance) async fn a_list_reads_a_bounded_size_of_metadata(subject: &Subject) {
-    let large = metadata(json!({ "k": "x".repeat(1_000) }));
+    let large = json!({ "k": "x".repeat(1_000) });
     for name in ["a", "b", "c", "d", "e"] {
-        let keys = if name == "c" { metadata(json!({})) } else { large.clone() };
-        subject.store().create_queue(&subject.id(name), &keys).await.expect("the store answers");
+        subject.queue_of(name, if name == "c" { json!({}) } else { large.clone() }).await;
     }
 
     let (mut steps, mut after) = (Vec::new(), Some(String::new()));
@@ -171,8 +170,7 @@ pub(in crate::conformance) async fn a_list_with_a_prefix_examines_only_names_tha
 
 pub(in crate::conformance) async fn a_list_shows_the_metadata_and_revision_of_each_queue(subject: &Subject) {
     for name in ["a", "b"] {
-        let keys = metadata(json!({"name": name, "_default_message_ttl": 100}));
-        subject.store().create_queue(&subject.id(name), &keys).await.expect("the store answers");
+        subject.queue_of(name, json!({"name": name, "_default_message_ttl": 100})).await;
     }
 
     let listed = subject.queues(LIMIT).await;

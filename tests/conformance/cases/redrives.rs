@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sukkal_domain::{
     Message, MessageId, NewMessage, Origin, QueueId, QueueKind, QueueName, Redrive, Selection, Sharding, Task, TaskId,
     TaskState, Tenant,
@@ -12,12 +12,17 @@ use uuid::Uuid;
 
 use super::fair_helpers::in_shard;
 use crate::conformance::support::subject::{
-    LONG_S, Subject, bodies_of, body, client, ids_of, message, messages, metadata, without_ages,
+    LONG_S, Subject, bodies_of, body, client, ids_of, message, messages, without_ages,
 };
 use support::waiting::until;
 
 const S: Duration = Duration::from_secs(1);
 const ALL: Redrive = Redrive { to: None, selection: Selection::All, per_second: None };
+
+/// Returns the metadata of a queue whose messages move to the queue `dead` after one delivery.
+fn dead_lettering() -> Value {
+    json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"})
+}
 
 /// Returns the redrive of all messages to this queue.
 pub(in crate::conformance) fn all_to(queue: &QueueId) -> Redrive {
@@ -32,8 +37,7 @@ impl Subject {
         name: &str,
         posted: &[NewMessage],
     ) -> (QueueId, Vec<MessageId>) {
-        let (queue, keys) = (self.id(name), json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"}));
-        self.store().create_queue(&queue, &metadata(keys)).await.expect("the store answers");
+        let queue = self.queue_of(name, dead_lettering()).await;
         let ids = self.post_delivered(&queue, posted).await;
         let dead = self.id("dead");
         let all_dead = self.count(&dead).await + posted.len();
@@ -42,9 +46,7 @@ impl Subject {
         }
         // A slow store forwards dead letters after the pop has returned.
         until("the dead letters arrive", async || self.count(&dead).await >= all_dead).await;
-        let revision = self.revision(&queue).await;
-        let update = self.store().update_queue(&queue, revision, &metadata(json!({}))).await;
-        update.expect("the store answers");
+        self.set_metadata(&queue, json!({})).await;
         (queue, ids)
     }
 
@@ -121,9 +123,7 @@ pub(in crate::conformance) async fn the_dead_letter_of_a_subscription_moves_only
 
 /// A moved message lives for its own time to live again, and all deliveries are before it again.
 pub(in crate::conformance) async fn a_moved_message_has_a_fresh_life_and_no_deliveries(subject: &Subject) {
-    let keys = json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"});
-    let (queue, dead) = (subject.id("q"), subject.id("dead"));
-    subject.store().create_queue(&queue, &metadata(keys)).await.expect("the store answers");
+    let (queue, dead) = (subject.queue_of("q", dead_lettering()).await, subject.id("dead"));
     subject.post(&queue, &messages(300, 1)).await;
     let claim = subject.claim(&queue, 1, 60).await;
     subject.release(&queue, claim.id).await;
@@ -306,9 +306,7 @@ pub(in crate::conformance) async fn messages_that_arrive_later_are_not_covered(s
         polls += 1;
         assert!(polls < 10_000, "the dead letters do not arrive");
     }
-    let back = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "dead"}));
-    let revision = subject.revision(&queue).await;
-    subject.store().update_queue(&queue, revision, &back).await.expect("the store answers");
+    subject.set_metadata(&queue, dead_lettering()).await;
     let id = subject.create_redrive(&dead, &ALL).await;
     let fence = subject.store().take_task_lease(&dead, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
 

@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
-use sukkal_domain::{
-    Claim, Fence, Message, MessageId, MessageState, NewClaim, NewMessage, Order, QueueId, Scope, Term,
-};
+use serde_json::json;
+use sukkal_domain::{Claim, Fence, Message, MessageId, MessageState, NewClaim, NewMessage, Order, QueueId, Scope};
 use sukkal_storage::Listing;
 
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages};
+use support::calls::new_claim;
 
 const S: Duration = Duration::from_secs(1);
 const MICROS: u64 = 1_000_000;
@@ -31,8 +31,7 @@ impl Subject {
     }
 
     async fn claim_by(&self, queue: &QueueId, number: u128, limit: usize, ttl_s: u32) -> Claim {
-        let term = Term { ttl_s, grace_s: 60 };
-        let new = NewClaim { limit, term, preferred_shards: Vec::new(), client: client(number) };
+        let new = NewClaim { client: client(number), ..new_claim(limit, ttl_s) };
         self.claim_as(queue, new).await.expect("a message is available")
     }
 
@@ -134,9 +133,7 @@ pub(in crate::conformance) async fn a_returned_message_is_delayed_until_its_dela
 }
 
 pub(in crate::conformance) async fn a_delayed_message_shows_the_time_when_it_is_due(subject: &Subject) {
-    let queue = subject.id("q");
-    let keys = metadata(serde_json::json!({"_default_message_delay": 5}));
-    subject.store().create_queue(&queue, &keys).await.expect("the store answers");
+    let queue = subject.queue_of("q", json!({"_default_message_delay": 5})).await;
     let ids = subject.post(&queue, &delayed(100, 2)).await;
 
     for id in &ids {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use sukkal_domain::{NewMessage, QueueId, Totals};
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, message, messages};
 use support::random::{Random, seed};
 use support::waiting::until;
 
@@ -22,10 +22,7 @@ impl Subject {
 
     /// Creates a queue that delivers a message once and has this dead-letter queue.
     async fn queue_with_dead_letters(&self, dead_letter_queue: &str) -> QueueId {
-        let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": dead_letter_queue}));
-        let queue = self.id("q");
-        self.store().create_queue(&queue, &keys).await.expect(OK);
-        queue
+        self.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": dead_letter_queue})).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use sukkal_domain::{ClaimId, QueueId};
 
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata, without_ages};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, without_ages};
 
 impl Subject {
     async fn withdraw(&self, queue: &QueueId, claim: ClaimId) {
@@ -14,10 +14,7 @@ impl Subject {
 }
 
 pub(in crate::conformance) async fn a_withdrawn_claim_leaves_no_trace(subject: &Subject) {
-    let queue = subject.queue("q").await;
-    let revision = subject.revision(&queue).await;
-    let keys = metadata(json!({ "_dead_letter_queue": "dead", "_max_claim_count": 2 }));
-    subject.store().update_queue(&queue, revision, &keys).await.expect("the store answers");
+    let queue = subject.queue_of("q", json!({ "_dead_letter_queue": "dead", "_max_claim_count": 2 })).await;
     let ids = subject.post(&queue, &messages(LONG_S, 3)).await;
 
     for _ in 0..5 {

@@ -14,7 +14,9 @@ use sukkal_domain::{
     Body, ClaimId, ClientId, ClientIdRule, Creation, Message, MessageId, Metadata, NewMessage, Origin, ProjectId,
     Queue, QueueId, QueueKind, QueueName, Rank, Revision, Stats, Summary, TraceContext,
 };
-use sukkal_storage::{Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing};
+use sukkal_storage::{
+    Destinations, Driver, Error, Listing, NameRange, Page, Popped, Post, PostOutcome, QueueListing, UpdateOutcome,
+};
 use support::calls::plain_post;
 use support::waiting::until;
 use uuid::Uuid;
@@ -97,6 +99,21 @@ impl Subject {
         let queue = self.id(name);
         self.create(&queue).await;
         queue
+    }
+
+    /// Creates a queue with this metadata, which must not exist.
+    pub(in crate::conformance) async fn queue_of(&self, name: &str, keys: Value) -> QueueId {
+        let queue = self.id(name);
+        let creation = self.store().create_queue(&queue, &metadata(keys)).await;
+        assert_eq!(creation, Ok(Creation::Created), "{queue}");
+        queue
+    }
+
+    /// Replaces the metadata of a queue.
+    pub(in crate::conformance) async fn set_metadata(&self, queue: &QueueId, keys: Value) {
+        let revision = self.revision(queue).await;
+        let update = self.store().update_queue(queue, revision, &metadata(keys)).await;
+        assert_eq!(update, Ok(UpdateOutcome::Done), "{queue}");
     }
 
     /// Creates a queue that must not exist.

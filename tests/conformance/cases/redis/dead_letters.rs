@@ -9,14 +9,12 @@ use sukkal_domain::{MessageId, QueueId};
 
 use super::keys::{existing_parts, key};
 use crate::conformance::support::drivers::{redis, redis_at};
-use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
 use support::redis::RedisServer;
 
 /// Creates a queue that delivers each message once, with `count` messages that have been delivered.
 async fn queue_of_delivered(subject: &Subject, count: usize) -> (QueueId, Vec<MessageId>) {
-    let queue = subject.id("q");
-    let keys = metadata(json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"}));
-    subject.store().create_queue(&queue, &keys).await.unwrap();
+    let queue = subject.queue_of("q", json!({"_max_claim_count": 1, "_dead_letter_queue": "letters"})).await;
     let ids = subject.post_delivered(&queue, &messages(LONG_S, count)).await;
     (queue, ids)
 }

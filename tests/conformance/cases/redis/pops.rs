@@ -3,21 +3,20 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal_domain::{ClaimId, MessageId, NewClaim, QueueId, Taken, Term};
+use sukkal_domain::{ClaimId, MessageId, QueueId, Taken};
 use sukkal_storage::Popped;
 
 use super::keys::existing_parts;
 use crate::conformance::support::drivers::redis;
-use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages, metadata};
+use crate::conformance::support::subject::{LONG_S, Subject, ids_of, messages};
+use support::calls::new_claim;
 use support::redis::RedisServer;
 
 const OK: &str = "the store answers";
 
 /// A queue in which each message may be claimed once, with this number of messages.
 async fn queue_with(subject: &Subject, count: usize) -> (QueueId, Vec<MessageId>) {
-    let queue = subject.id("q");
-    let once = metadata(json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" }));
-    subject.store().create_queue(&queue, &once).await.expect(OK);
+    let queue = subject.queue_of("q", json!({ "_max_claim_count": 1, "_dead_letter_queue": "dead" })).await;
     let ids = subject.post(&queue, &messages(LONG_S, count)).await;
     (queue, ids)
 }
@@ -97,8 +96,7 @@ async fn a_pop_that_is_withdrawn_returns_its_messages_and_takes_none_later() {
 async fn a_claim_that_has_ended_takes_no_messages_later() {
     let (server, subject) = (RedisServer::shared_movable(), redis());
     let (queue, ids) = queue_with(&subject, 3).await;
-    let term = Term { ttl_s: 300, grace_s: 60 };
-    let new = NewClaim { limit: 2, term, preferred_shards: Vec::new(), client: client(0) };
+    let new = new_claim(2, 300);
     let [early, withdrawn, released] = [(); 3].map(|()| ClaimId::random());
     let create = async |id: ClaimId| subject.store().create_claim(&queue, id, &new).await.expect(OK);
 
