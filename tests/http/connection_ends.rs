@@ -56,9 +56,14 @@ async fn a_client_that_has_ended_its_side_and_waits_gets_nothing() {
 async fn a_body_that_ends_too_early_is_408_at_once() {
     let server = Arc::new(Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "600")]));
     let project = Project::of(&server, "p");
-    let half = format!("{}Content-Length: 100\r\n\r\n{{", lasting_head(&project, "POST", "/v2/queues/q/messages"));
+    let document = r#"{"messages": [{"body": 1}]}"#;
+    let head = lasting_head(&project, "POST", "/v2/queues/q/messages");
 
-    answer_after_half_close(&project, &half).await.refusal(408, "Request timeout");
+    for cut in [0, 1, document.len() - 1] {
+        let half = format!("{head}Content-Length: {}\r\n\r\n{}", document.len(), &document[..cut]);
+        answer_after_half_close(&project, &half).await.refusal(408, "Request timeout");
+    }
+    assert_eq!(project.snapshot().await, json!([]));
 }
 
 #[tokio::test]

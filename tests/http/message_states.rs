@@ -6,10 +6,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::signed_urls::{sign, signing_project};
-use super::{
-    INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_project, pick, refused, send, text,
-};
+use super::{INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_project, pick, refused, text};
 use support::sukkal::CLIENT;
 
 const PATH: &str = "/v2/queues/q/messages";
@@ -109,27 +106,4 @@ async fn an_event_stream_has_no_states() {
     let description = refused(stream, 400, INVALID_REQUEST).await;
 
     assert!(description.contains("\"include_state\" is not possible in an event stream"), "{description}");
-}
-
-/// A claim id allows its holder to delete messages.
-#[tokio::test]
-async fn a_pre_signed_url_does_not_show_states() {
-    let api = signing_project();
-    let id = api.post_bodies("q", &[json!(1)]).await.remove(0);
-    api.claim(1).await;
-    let url = sign(PATH, "GET", &api.id, "2099-01-01T00:00:00");
-
-    for query in [
-        "?include_state=true&include_claimed=true".to_owned(),
-        format!("?ids={id}&include_state=true"),
-        format!("/{id}?include_state=1"),
-    ] {
-        let answer = send(url.get(&api, &format!("{PATH}{query}"))).await;
-        let description = answer.refusal(400, INVALID_REQUEST);
-        assert_eq!(
-            description,
-            "\"include_state\" is not allowed with a pre-signed URL, because it shows other clients and their claims"
-        );
-    }
-    answered(url.get(&api, &format!("{PATH}?include_state=false")), 200).await;
 }
