@@ -22,10 +22,10 @@ use tokio::time::timeout;
 
 use super::raw::read_answer;
 use super::{
-    INVALID_BODY, INVALID_REQUEST, NO_ROUTE, PATCH_TYPE, Project, Server, answered, new_project, pick, refused, send,
+    INVALID_BODY, INVALID_REQUEST, MESSAGES, NO_ROUTE, PATCH_TYPE, Project, Server, answered, new_project, pick,
+    refused, send,
 };
 
-const PATH: &str = "/v2/queues/q/messages";
 const SEED: [u8; 32] = [7; 32];
 /// How long a server on a busy machine may take to close a connection.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
@@ -60,7 +60,9 @@ async fn random_bytes_are_refused_as_malformed_json() {
 
     for _ in 0..200 {
         let body = bytes.new_tree(&mut runner).unwrap().current();
-        for (method, path) in [(Method::POST, PATH), (Method::PUT, "/v2/queues/new"), (Method::PATCH, "/v2/queues/q")] {
+        for (method, path) in
+            [(Method::POST, MESSAGES), (Method::PUT, "/v2/queues/new"), (Method::PATCH, "/v2/queues/q")]
+        {
             let request = api.request(method, path).header("Content-Type", PATCH_TYPE).body(body.clone());
             let answer = send(request).await;
             assert_eq!(answer.status, 400, "{answer:?} to {body:?}");
@@ -79,13 +81,13 @@ async fn a_refusal_is_sent_after_the_whole_body_was_read() {
     let nobody = "POST /v2/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
 
     for (head, status, title) in [
-        (api.head("POST", PATH), 400, INVALID_REQUEST),
+        (api.head("POST", MESSAGES), 400, INVALID_REQUEST),
         (api.head("PUT", "/v2/queues/new"), 400, INVALID_REQUEST),
         (format!("{}Content-Type: {PATCH_TYPE}\r\n", api.head("PATCH", "/v2/queues/q")), 400, INVALID_BODY),
         (nobody.to_owned(), 400, "Missing header value"),
-        (format!("{}Accept: text/html\r\n", api.head("POST", PATH)), 406, "Media type not acceptable"),
+        (format!("{}Accept: text/html\r\n", api.head("POST", MESSAGES)), 406, "Media type not acceptable"),
         (api.head("POST", "/v2/queues/%20/messages"), 400, "Invalid queue identification"),
-        (api.head("PUT", PATH), 405, "405 Method Not Allowed"),
+        (api.head("PUT", MESSAGES), 405, "405 Method Not Allowed"),
         (api.head("POST", "/v2/nothing"), 404, "404 Not Found"),
     ] {
         api.send_slowly(format!("{head}{length}")).await.refusal(status, title);
@@ -100,7 +102,7 @@ async fn a_missing_body_is_refused_where_one_is_required() {
     let before = api.snapshot().await;
 
     for rest in ["\r\n", "Content-Length: 0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"] {
-        let answer = api.send_raw(format!("{}{rest}", api.head("POST", PATH))).await;
+        let answer = api.send_raw(format!("{}{rest}", api.head("POST", MESSAGES))).await;
         assert_eq!(answer.refusal(400, INVALID_BODY), "Request body can not be empty");
         let patch = format!("{}Content-Type: {PATCH_TYPE}\r\n{rest}", api.head("PATCH", "/v2/queues/q"));
         let answer = api.send_raw(patch).await;
@@ -126,10 +128,10 @@ async fn a_chunked_body_is_accepted() {
     let create = chunked(r#"{"color": "red"}"#);
     assert_eq!(api.send_raw(format!("{}{create}", api.head("PUT", "/v2/queues/new"))).await.status, 201);
     let post = chunked(r#"{"messages": [{"body": "chunked"}]}"#);
-    assert_eq!(api.send_raw(format!("{}{post}", api.head("POST", PATH))).await.status, 201);
+    assert_eq!(api.send_raw(format!("{}{post}", api.head("POST", MESSAGES))).await.status, 201);
 
     assert_eq!(answered(api.get("/v2/queues/new"), 200).await.json()["color"], "red");
-    let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let page = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await.json();
     assert_eq!(pick(&page["messages"], "body"), ["before", "chunked"]);
 }
 
@@ -140,7 +142,7 @@ async fn a_chunked_body_has_the_same_size_limits() {
     let document = chunked(&format!(r#"{{"messages": [{{"body": "{}"}}]}}"#, "x".repeat(300_000)));
 
     for (head, title, most) in [
-        (api.head("POST", PATH), INVALID_REQUEST, 262_144),
+        (api.head("POST", MESSAGES), INVALID_REQUEST, 262_144),
         (api.head("PUT", "/v2/queues/new"), INVALID_REQUEST, 65_536),
         (format!("{}Content-Type: {PATCH_TYPE}\r\n", api.head("PATCH", "/v2/queues/q")), INVALID_BODY, 65_536),
         (api.head("POST", "/v2/queues/q/claims"), INVALID_REQUEST, 65_536),
@@ -156,7 +158,7 @@ async fn a_compressed_body_is_refused() {
     let api = project_with_queue().await;
     let before = api.snapshot().await;
 
-    let post = |encoding| api.post(PATH, &json!({"messages": [{"body": 1}]})).header("Content-Encoding", encoding);
+    let post = |encoding| api.post(MESSAGES, &json!({"messages": [{"body": 1}]})).header("Content-Encoding", encoding);
 
     for encoding in ["gzip", "br, gzip"] {
         let description = refused(post(encoding), 415, "415 Unsupported Media Type").await;
@@ -169,7 +171,7 @@ async fn a_compressed_body_is_refused() {
 #[tokio::test]
 async fn a_url_has_at_most_8192_bytes() {
     let api = project_with_queue().await;
-    let url = |bytes: usize| format!("{PATH}?x={}", "x".repeat(bytes - PATH.len() - 3));
+    let url = |bytes: usize| format!("{MESSAGES}?x={}", "x".repeat(bytes - MESSAGES.len() - 3));
 
     assert_eq!(send(api.get(&url(8_192))).await.status, 200);
     let description = refused(api.get(&url(8_193)), 414, "414 URI Too Long").await;
@@ -192,7 +194,7 @@ async fn a_queue_list_takes_at_most_16_metadata_filters() {
 #[tokio::test]
 async fn a_request_has_exactly_one_host_header() {
     let api = project_with_queue().await;
-    let head = api.head("GET", PATH);
+    let head = api.head("GET", MESSAGES);
 
     for hosts in ["", "Host: a\r\nHost: b\r\n"] {
         let answer = api.send_raw(format!("{}\r\n", head.replace("Host: localhost\r\n", hosts))).await;
@@ -214,10 +216,10 @@ async fn requests_with_thousands_of_ids_are_refused() {
     let long = vec!["0199f3a6-0000-7000-8000-000000000000"; 1_000].join(",");
 
     for method in ["GET", "DELETE"] {
-        let request = api.request(method.parse().unwrap(), &format!("{PATH}?ids={short}"));
+        let request = api.request(method.parse().unwrap(), &format!("{MESSAGES}?ids={short}"));
         refused(request, 400, INVALID_REQUEST).await;
         // This URL is longer than the limit.
-        let answer = api.send_raw(format!("{}\r\n", api.head(method, &format!("{PATH}?ids={long}")))).await;
+        let answer = api.send_raw(format!("{}\r\n", api.head(method, &format!("{MESSAGES}?ids={long}")))).await;
         assert_eq!(answer.status, 414, "{answer:?}");
     }
     assert_eq!(api.snapshot().await, before);
@@ -230,7 +232,7 @@ async fn meaningless_queries_are_ignored() {
     for query in
         ["&&&", "=", "===", "%", "%zz=%zz", "a&b&c", "%00=%00", "%FF=%FF", "limit", "?limit=1", "é=漢", ";", ","]
     {
-        let request = format!("{}\r\n", api.head("GET", &format!("{PATH}?{query}")));
+        let request = format!("{}\r\n", api.head("GET", &format!("{MESSAGES}?{query}")));
         assert_eq!(api.send_raw(request).await.status, 200, "{query}");
     }
 }
@@ -297,7 +299,7 @@ async fn meaningless_header_values_are_ignored() {
         format!("X-Long: {}", "x".repeat(50_000)),
     ];
     for header in junk {
-        let answer = api.send_raw(format!("{}{header}\r\n\r\n", api.head("GET", PATH))).await;
+        let answer = api.send_raw(format!("{}{header}\r\n\r\n", api.head("GET", MESSAGES))).await;
         assert_eq!(answer.status, 200, "{header}");
     }
 }
@@ -308,7 +310,7 @@ async fn a_client_that_stops_sending_times_out() {
     let api = Project::of(&Arc::new(Server::start(&timeouts)), &uuid::Uuid::new_v4().to_string());
     api.create("q", &json!({})).await;
     let before = api.snapshot().await;
-    let head = api.head("POST", PATH);
+    let head = api.head("POST", MESSAGES);
 
     let in_its_body = api.send_raw(format!("{head}Content-Length: 1000\r\n\r\n{{\"messages\": [")).await;
     assert_eq!(

@@ -9,7 +9,6 @@
 
 use super::*;
 
-const PATH: &str = "/v2/queues/q/messages";
 const DOCUMENT: &str = "MD5:e3e5a3a7d3644ecf5f6996d71ad480cb";
 const TEXT: &str = "MD5:767e2d7912ebefdfe18495ed53635fc8";
 
@@ -32,13 +31,13 @@ fn checksums(messages: &Value) -> Vec<Value> {
 /// messages.
 async fn every_document_with_messages(api: &Project) -> Vec<Answer> {
     let ids = api.post_bodies("q", &bodies()).await;
-    let list = answered(api.get(&format!("{PATH}?echo=true")), 200).await;
-    let by_ids = answered(api.get(&format!("{PATH}?ids={}", ids.join(","))), 200).await;
+    let list = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await;
+    let by_ids = answered(api.get(&format!("{MESSAGES}?ids={}", ids.join(","))), 200).await;
     let claim = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
     let path = claim.header("location").unwrap().to_owned();
     let shown = answered(api.get(&path), 200).await;
     answered(api.delete(&path), 204).await;
-    let popped = answered(api.delete(&format!("{PATH}?pop=3")), 200).await;
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=3")), 200).await;
     vec![list, by_ids, claim, shown, popped]
 }
 
@@ -61,7 +60,7 @@ async fn every_message_document_has_a_checksum() {
         assert_eq!(last.map(String::as_str), Some("checksum"), "{answer:?}");
     }
     let id = &api.post_bodies("q", &[json!("str")]).await[0];
-    assert_eq!(answered(api.get(&format!("{PATH}/{id}")), 200).await.json()["checksum"], TEXT);
+    assert_eq!(answered(api.get(&format!("{MESSAGES}/{id}")), 200).await.json()["checksum"], TEXT);
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use std::time::Instant;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused};
+use super::{
+    INVALID_BODY, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused, with_messages,
+};
 
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 
@@ -13,16 +15,10 @@ fn renew(api: &Project, path: &str, term: &Value) -> RequestBuilder {
     api.request(Method::PATCH, path).json(term)
 }
 
-async fn with_messages(count: usize) -> Project {
-    let api = new_movable_project();
-    api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
-    api
-}
-
 /// Rows 7.2-1, 7.2-2, 7.2-4.
 #[tokio::test]
 async fn a_claim_shows_the_messages_that_it_still_holds() {
-    let api = with_messages(3).await;
+    let (api, _) = with_messages(3).await;
     let began = Instant::now();
     let claim = api.claim(2).await;
 
@@ -44,7 +40,7 @@ async fn a_claim_shows_the_messages_that_it_still_holds() {
 /// Rows 7.2-3, 7.3-1, 7.3-4, 7.3-5.
 #[tokio::test]
 async fn renewing_a_claim_restarts_its_ttl_and_age() {
-    let api = with_messages(1).await;
+    let (api, _) = with_messages(1).await;
     let made = answered(api.post("/v2/queues/q/claims", &json!({"ttl": 1000, "grace": 60})), 201).await;
     let path = made.header("location").unwrap();
     let ttl_and_age = async || {
@@ -67,7 +63,7 @@ async fn renewing_a_claim_restarts_its_ttl_and_age() {
 /// Rows 7.3-2, 7.3-3, 7.3-7.
 #[tokio::test]
 async fn a_renewal_is_validated_before_the_claim_is_looked_up() {
-    let api = with_messages(1).await;
+    let (api, _) = with_messages(1).await;
     let claim = api.claim(1).await;
 
     for path in [claim.path.as_str(), "/v2/queues/q/claims/x", &format!("/v2/queues/missing/claims/{UNKNOWN}")] {
@@ -91,7 +87,7 @@ async fn a_renewal_is_validated_before_the_claim_is_looked_up() {
 /// Rows 6.4-3, 7.2-5, 7.3-6, 7.4-1.
 #[tokio::test]
 async fn a_claim_exists_only_in_its_own_queue_and_project() {
-    let api = with_messages(1).await;
+    let (api, _) = with_messages(1).await;
     let claim = api.claim(1).await;
     api.post_bodies("other", &[json!(1)]).await;
     let stranger = new_movable_project();

@@ -2,21 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Project, answered, follow, new_movable_project, pick, refused, text};
+use super::{MESSAGES, Project, answered, follow, pick, refused, text, with_messages};
 
-const PATH: &str = "/v2/queues/q/messages";
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
 const REFUSED: &str = "Unable to delete";
 
-/// Creates the queue `q` with a message for each number below `count`, and returns their ids.
-async fn with_messages(count: usize) -> (Project, Vec<String>) {
-    let api = new_movable_project();
-    let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
-    (api, ids)
-}
-
 async fn bodies_listed(api: &Project, query: &str) -> Vec<Value> {
-    pick(&follow(api, &format!("{PATH}?echo=true{query}"), "messages").await.into(), "body")
+    pick(&follow(api, &format!("{MESSAGES}?echo=true{query}"), "messages").await.into(), "body")
 }
 
 /// Rows 6-2, 6.3-3.
@@ -25,12 +17,12 @@ async fn a_claimed_message_has_its_claim_in_every_href() {
     let (api, ids) = with_messages(2).await;
     let claim = api.claim(1).await;
 
-    let href = format!("{PATH}/{}?claim_id={}", ids[0], claim.id);
-    let free = format!("{PATH}/{}", ids[1]);
+    let href = format!("{MESSAGES}/{}?claim_id={}", ids[0], claim.id);
+    let free = format!("{MESSAGES}/{}", ids[1]);
     assert_eq!(pick(&claim.messages, "href"), [href.as_str()]);
-    assert_eq!(answered(api.get(&format!("{PATH}/{}", ids[0])), 200).await.json()["href"], href);
+    assert_eq!(answered(api.get(&format!("{MESSAGES}/{}", ids[0])), 200).await.json()["href"], href);
     for query in ["echo=true&include_claimed=true".to_owned(), format!("ids={}", ids.join(","))] {
-        let page = answered(api.get(&format!("{PATH}?{query}")), 200).await.json();
+        let page = answered(api.get(&format!("{MESSAGES}?{query}")), 200).await.json();
         assert_eq!(pick(&page["messages"], "href"), [href.as_str(), &free], "{query}");
     }
     assert_eq!(answered(api.get(&href), 200).await.json()["body"], 0);
@@ -65,7 +57,7 @@ async fn stats_count_claimed_and_free_messages() {
     let (one, _two) = (api.claim(2).await, api.claim(1).await);
     let stats = counts(3, 0).await;
     for (key, id) in [("oldest", &ids[0]), ("newest", &ids[2])] {
-        assert_eq!(stats[key]["href"], format!("{PATH}/{id}"));
+        assert_eq!(stats[key]["href"], format!("{MESSAGES}/{id}"));
         assert_eq!(stats[key].as_object().unwrap().len(), 3);
     }
     answered(api.delete(text(&one.messages[0]["href"])), 204).await;
@@ -84,7 +76,7 @@ async fn deleting_a_claimed_message_requires_its_claim_id() {
     api.post_bodies("other", &[json!(1)]).await;
     let elsewhere = answered(api.post("/v2/queues/other/claims", &json!({})), 201).await;
     let elsewhere = elsewhere.header("location").unwrap().rsplit('/').next().unwrap();
-    let path = format!("{PATH}/{}", ids[0]);
+    let path = format!("{MESSAGES}/{}", ids[0]);
 
     let description = refused(api.delete(&path), 403, REFUSED).await;
     assert_eq!(description, "This message is claimed; it cannot be deleted without a valid claim ID.");
@@ -95,9 +87,9 @@ async fn deleting_a_claimed_message_requires_its_claim_id() {
         let description = refused(api.delete(&format!("{path}?claim_id={claim}")), 400, REFUSED).await;
         assert_eq!(description, "The specified claim does not exist or has expired.", "{claim}");
     }
-    let malformed = refused(api.delete(&format!("{PATH}/{}?claim_id=x", ids[2])), 400, REFUSED).await;
+    let malformed = refused(api.delete(&format!("{MESSAGES}/{}?claim_id=x", ids[2])), 400, REFUSED).await;
     assert_eq!(malformed, "The specified claim does not exist or has expired.");
-    let unclaimed = format!("{PATH}/{}?claim_id={}", ids[2], one.id);
+    let unclaimed = format!("{MESSAGES}/{}?claim_id={}", ids[2], one.id);
     let description = refused(api.delete(&unclaimed), 400, REFUSED).await;
     assert_eq!(description, "A claim was specified, but the message is not currently claimed.");
     assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [0, 1, 2]);
@@ -115,7 +107,7 @@ async fn bulk_deletion_ignores_claims() {
     let (api, ids) = with_messages(4).await;
     let claim = api.claim(2).await;
 
-    answered(api.delete(&format!("{PATH}?ids={},{}&claim_ids={UNKNOWN}", ids[0], ids[2])), 204).await;
+    answered(api.delete(&format!("{MESSAGES}?ids={},{}&claim_ids={UNKNOWN}", ids[0], ids[2])), 204).await;
 
     assert_eq!(bodies_listed(&api, "&include_claimed=true").await, [1, 3]);
     assert_eq!(pick(&answered(api.get(&claim.path), 200).await.json()["messages"], "body"), [1]);
@@ -127,7 +119,7 @@ async fn claimed_messages_are_not_popped() {
     let (api, _) = with_messages(3).await;
     let claim = api.claim(2).await;
 
-    let popped = answered(api.delete(&format!("{PATH}?pop=20&claim_ids={}", claim.id)), 200).await.json();
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=20&claim_ids={}", claim.id)), 200).await.json();
 
     assert_eq!(pick(&popped["messages"], "body"), [2]);
     assert_eq!(popped["messages"][0]["claim_count"], 0);

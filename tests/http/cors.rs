@@ -7,7 +7,6 @@ use support::events::Events;
 
 const APP: &str = "https://app.example.com";
 const LOCAL: &str = "http://localhost:3000";
-const MESSAGES: &str = "/v2/queues/q/messages";
 /// Origins that are not listed, but similar to [`APP`] and [`LOCAL`].
 const OTHERS: [&str; 10] = [
     "null",

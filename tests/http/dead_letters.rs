@@ -14,10 +14,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Project, answered, new_movable_project, pick};
-
-const PATH: &str = "/v2/queues/q/messages";
-const CLAIMS: &str = "/v2/queues/q/claims";
+use super::{CLAIMS, MESSAGES, Project, answered, new_movable_project, pick};
 
 /// Creates the queue `q`, whose messages move to `dlq` after `count` deliveries, with a message for
 /// each body.
@@ -36,7 +33,7 @@ async fn claim_and_release(api: &Project) -> Vec<Value> {
 }
 
 async fn pop(api: &Project, count: usize) -> Value {
-    answered(api.delete(&format!("{PATH}?pop={count}")), 200).await.json()["messages"].take()
+    answered(api.delete(&format!("{MESSAGES}?pop={count}")), 200).await.json()["messages"].take()
 }
 
 /// 5.1: a message is delivered at most `_max_claim_count` times and moved on the next attempt.
@@ -104,7 +101,7 @@ async fn a_claim_or_pop_moves_dead_letters_in_at_most_ten_steps() {
     answered(api.delete(&api.claim(20).await.path), 204).await;
     api.post_bodies("q", &[json!("live")]).await;
 
-    let popped = answered(api.delete(&format!("{PATH}?pop=1")), 200).await;
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=1")), 200).await;
     assert_eq!(popped.json(), json!({"messages": []}));
     assert_eq!(api.arrived("dlq", 10).await.len(), 10);
     let claimed = answered(api.post(&format!("{CLAIMS}?limit=1"), &json!({})), 204).await;

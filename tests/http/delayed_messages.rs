@@ -13,9 +13,8 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CLIENT, Project, answered, follow, new_movable_project, pick, text};
+use super::{MESSAGES, OTHER_CLIENT, Project, answered, follow, new_movable_project, pick, text};
 
-const PATH: &str = "/v2/queues/q/messages";
 /// The delays of the messages, in posting order, in units of 100 s. So the messages become due as
 /// 0, 1, 2, ….
 const SHUFFLED: [u64; 6] = [3, 0, 5, 1, 4, 2];
@@ -49,15 +48,15 @@ async fn delayed_messages_are_not_listed_claimed_or_popped() {
         for query in ["", "&include_claimed=true", "&include_delayed=false"] {
             assert_eq!(api.feed("q", query).await, [""; 0], "{query}");
         }
-        let page = answered(other.get(PATH), 200).await.json();
+        let page = answered(other.get(MESSAGES), 200).await.json();
         assert_eq!(page, json!({"messages": [], "links": []}));
         answered(other.post("/v2/queues/q/claims", &json!({})), 204).await;
-        assert_eq!(answered(other.delete(&format!("{PATH}?pop=20")), 200).await.json(), json!({"messages": []}));
+        assert_eq!(answered(other.delete(&format!("{MESSAGES}?pop=20")), 200).await.json(), json!({"messages": []}));
     }
     api.set_clock_ahead(301).await;
 
     assert_eq!(pick(&api.claim(1).await.messages, "body"), ["a"]);
-    assert_eq!(pick(&answered(api.delete(&format!("{PATH}?pop=1")), 200).await.json()["messages"], "body"), ["b"]);
+    assert_eq!(pick(&answered(api.delete(&format!("{MESSAGES}?pop=1")), 200).await.json()["messages"], "body"), ["b"]);
     assert_eq!(api.feed("q", "").await, ["c"]);
     assert_eq!(api.feed("q", "&include_claimed=true").await, ["a", "c"]);
 }
@@ -68,14 +67,14 @@ async fn delayed_messages_are_not_listed_claimed_or_popped() {
 async fn a_delayed_message_is_found_by_its_id() {
     let (api, ids) = with_shuffled_delays().await;
 
-    let mut one = answered(api.get(&format!("{PATH}/{}", ids[5])), 200).await.json();
-    let some = answered(api.get(&format!("{PATH}?ids={},{},{}", ids[5], ids[0], ids[3])), 200).await.json();
+    let mut one = answered(api.get(&format!("{MESSAGES}/{}", ids[5])), 200).await.json();
+    let some = answered(api.get(&format!("{MESSAGES}?ids={},{},{}", ids[5], ids[0], ids[3])), 200).await.json();
 
     // A second may have passed between the two requests.
     one["age"] = some["messages"][0]["age"].clone();
     assert_eq!(some["messages"][0], one);
     assert_eq!(pick(&some["messages"], "body"), [5, 0, 3]);
-    assert_eq!(one["href"], format!("{PATH}/{}", ids[5]));
+    assert_eq!(one["href"], format!("{MESSAGES}/{}", ids[5]));
     let keys: Vec<&String> = one.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["id", "href", "ttl", "age", "body"]);
 }
@@ -94,7 +93,7 @@ async fn include_delayed_lists_delayed_messages_in_their_future_order() {
         assert_eq!(all, [0, 1, 2, 3, 4, 5], "{limit}");
     }
     assert_eq!(api.feed("q", &format!("&include_delayed=true&marker={}", ids[3])).await, [4, 5]);
-    let own = answered(api.get(&format!("{PATH}?include_delayed=true")), 200).await.json();
+    let own = answered(api.get(&format!("{MESSAGES}?include_delayed=true")), 200).await.json();
     assert_eq!(own["messages"], json!([]));
     assert_eq!(api.feed("q", "").await, [1, 2]);
 }
@@ -136,7 +135,7 @@ async fn links_miss_no_message_after_a_queue_stops_delaying() {
     let patch = json!([{"op": "replace", "path": "/metadata/_default_message_delay", "value": 0}]);
     answered(api.patch("q", &patch), 200).await;
     api.post_bodies("q", &[json!("first")]).await;
-    let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let page = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await.json();
     assert_eq!(pick(&page["messages"], "body"), ["first"]);
     let next = text(&page["links"][0]["href"]);
 

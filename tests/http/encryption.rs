@@ -18,7 +18,6 @@ use uuid::Uuid;
 
 use super::*;
 
-const PATH: &str = "/v2/queues/q/messages";
 const FLAG: &str = "/metadata/_enable_encrypt_messages";
 const UNAVAILABLE: &str = "Service temporarily unavailable";
 const INTERNAL: &str = "Internal server error";
@@ -69,7 +68,7 @@ pub(super) fn damage(api: &Project, queue: &str, index: &str) {
 }
 
 async fn bodies(api: &Project) -> Vec<Value> {
-    pick(&follow(api, &format!("{PATH}?echo=true&include_claimed=true"), "messages").await.into(), "body")
+    pick(&follow(api, &format!("{MESSAGES}?echo=true&include_claimed=true"), "messages").await.into(), "body")
 }
 
 /// Row 5-14.
@@ -97,15 +96,15 @@ async fn every_operation_returns_encrypted_bodies_decrypted() {
 
     assert_eq!(bodies(&api).await, sent);
     for (id, body) in ids.iter().zip(&sent) {
-        assert_eq!(answered(api.get(&format!("{PATH}/{id}")), 200).await.json()["body"], *body);
+        assert_eq!(answered(api.get(&format!("{MESSAGES}/{id}")), 200).await.json()["body"], *body);
     }
-    let by_ids = answered(api.get(&format!("{PATH}?ids={}", ids.join(","))), 200).await.json();
+    let by_ids = answered(api.get(&format!("{MESSAGES}?ids={}", ids.join(","))), 200).await.json();
     assert_eq!(pick(&by_ids["messages"], "body"), sent);
     let claim = api.claim(2).await;
     assert_eq!(pick(&claim.messages, "body"), sent[..2]);
     let shown = answered(api.get(&claim.path), 200).await.json();
     assert_eq!(pick(&shown["messages"], "body"), sent[..2]);
-    let popped = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=20")), 200).await.json();
     assert_eq!(pick(&popped["messages"], "body"), sent[2..]);
 }
 
@@ -127,7 +126,7 @@ async fn messages_stay_readable_when_encryption_is_switched_on_or_off() {
     let readable = [0, 1, 2, 3].map(|number| occurrences(&api, &format!("{}-{number}", api.id)));
     assert_eq!(readable, [1, 0, 1, 0]);
     assert_eq!(pick(&api.claim(2).await.messages, "body"), sent[..2]);
-    let popped = answered(api.delete(&format!("{PATH}?pop=2")), 200).await.json();
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=2")), 200).await.json();
     assert_eq!(pick(&popped["messages"], "body"), sent[2..]);
 }
 
@@ -178,7 +177,7 @@ async fn encryption_cannot_be_enabled_on_a_server_without_a_key() {
 async fn a_server_without_a_key_refuses_posts_to_an_encrypted_queue() {
     let api = on_server_with_key(&with_encrypted_queue().await, "");
 
-    let answer = send(api.post(PATH, &json!({ "messages": [{ "body": api.id }] }))).await;
+    let answer = send(api.post(MESSAGES, &json!({ "messages": [{ "body": api.id }] }))).await;
 
     let description = answer.refusal(503, UNAVAILABLE);
     assert!(description.contains("message_encryption_key"), "{description}");
@@ -190,12 +189,12 @@ async fn a_server_without_a_key_refuses_posts_to_an_encrypted_queue() {
 
 /// Checks that every operation that returns the only message of the queue fails on this server.
 async fn assert_unreadable(api: &Project, id: &str, status: u16, title: &str) {
-    let by_id = [format!("{PATH}?ids={id}"), format!("{PATH}/{id}"), format!("{PATH}?echo=true")];
+    let by_id = [format!("{MESSAGES}?ids={id}"), format!("{MESSAGES}/{id}"), format!("{MESSAGES}?echo=true")];
     for request in by_id.iter().map(|path| api.get(path)).chain([api.post("/v2/queues/q/claims", &json!({}))]) {
         let description = refused(request, status, title).await;
         assert!(description.contains(id), "{description}");
     }
-    let description = refused(api.delete(&format!("{PATH}?pop=5")), status, title).await;
+    let description = refused(api.delete(&format!("{MESSAGES}?pop=5")), status, title).await;
     assert!(description.contains(id), "{description}");
 }
 
@@ -214,7 +213,7 @@ async fn a_message_encrypted_with_another_key_is_not_lost_and_the_error_names_it
         answered(api.delete(&claim.path), 204).await;
     }
 
-    let found = answered(api.get(&format!("{PATH}/{}", ids[0])), 200).await.json();
+    let found = answered(api.get(&format!("{MESSAGES}/{}", ids[0])), 200).await.json();
     assert_eq!(found["body"], "hello", "the message has kept its position");
 }
 
@@ -245,7 +244,7 @@ async fn a_pop_returns_unreadable_messages_to_the_queue() {
 
     // The first pop finds the unreadable message; later ones check for it before they pop.
     for _ in 0..2 {
-        let description = refused(other_server.delete(&format!("{PATH}?pop=3")), 503, UNAVAILABLE).await;
+        let description = refused(other_server.delete(&format!("{MESSAGES}?pop=3")), 503, UNAVAILABLE).await;
         assert!(description.contains(&ids[0]), "{description}");
     }
 
@@ -264,7 +263,7 @@ async fn a_damaged_message_is_not_lost_and_the_error_names_it() {
 
     let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json();
     assert_eq!(stats["messages"]["total"], 1);
-    answered(server.delete(&format!("{PATH}/{}", ids[0])), 204).await;
+    answered(server.delete(&format!("{MESSAGES}/{}", ids[0])), 204).await;
 }
 
 #[tokio::test]
@@ -276,19 +275,19 @@ async fn messages_around_a_damaged_one_stay_accessible() {
 
     // A page ends before the damaged message. The next page returns the error. A reader can
     // continue after the damaged message.
-    let page = answered(server.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let page = answered(server.get(&format!("{MESSAGES}?echo=true")), 200).await.json();
     assert_eq!(pick(&page["messages"], "body"), [0, 1, 2, 3]);
     let next = text(&page["links"][0]["href"]).to_owned();
     let description = refused(server.get(&next), 500, INTERNAL).await;
     assert!(description.contains(&ids[4]), "{description}");
-    let rest = answered(server.get(&format!("{PATH}?echo=true&marker={}", ids[4])), 200).await.json();
+    let rest = answered(server.get(&format!("{MESSAGES}?echo=true&marker={}", ids[4])), 200).await.json();
     assert_eq!(pick(&rest["messages"], "body"), [5]);
 
     assert_eq!(pick(&server.claim(2).await.messages, "body"), [0, 1]);
-    let popped = answered(server.delete(&format!("{PATH}?pop=5")), 200).await.json();
+    let popped = answered(server.delete(&format!("{MESSAGES}?pop=5")), 200).await.json();
     assert_eq!(pick(&popped["messages"], "body"), [2, 3]);
     refused(server.post("/v2/queues/q/claims", &json!({})), 500, INTERNAL).await;
-    answered(server.delete(&format!("{PATH}/{}", ids[4])), 204).await;
+    answered(server.delete(&format!("{MESSAGES}/{}", ids[4])), 204).await;
     assert_eq!(pick(&server.claim(5).await.messages, "body"), [5]);
 }
 
@@ -299,7 +298,7 @@ async fn a_pop_delivers_readable_messages_and_returns_the_damaged_one() {
     damage(&api, "q", "1");
     let server = on_server_with_key(&api, KEY);
 
-    let popped = answered(server.delete(&format!("{PATH}?pop=3")), 200).await.json();
+    let popped = answered(server.delete(&format!("{MESSAGES}?pop=3")), 200).await.json();
 
     assert_eq!(pick(&popped["messages"], "body"), [0, 2]);
     let stats = answered(api.get("/v2/queues/q/stats"), 200).await.json()["messages"].take();
@@ -307,7 +306,7 @@ async fn a_pop_delivers_readable_messages_and_returns_the_damaged_one() {
     for (key, id) in [("oldest", &ids[1]), ("newest", &ids[3])] {
         assert!(text(&stats[key]["href"]).ends_with(id.as_str()), "{stats}");
     }
-    let refusal = refused(server.delete(&format!("{PATH}?pop=3")), 500, INTERNAL).await;
+    let refusal = refused(server.delete(&format!("{MESSAGES}?pop=3")), 500, INTERNAL).await;
     assert!(refusal.contains(&ids[1]), "{refusal}");
 }
 

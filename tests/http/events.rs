@@ -3,24 +3,18 @@
 use std::sync::Arc;
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Project, Server, answered, new_project, post_as, refused};
+use super::{MESSAGES, Project, Server, answered, new_project, numbers, post_as, refused};
 use support::events::Events;
 use support::sukkal::CLIENT;
 
-const MESSAGES: &str = "/v2/queues/q/messages";
 const ECHO: &str = "/v2/queues/q/messages?echo=true";
-
-/// Returns the numbers of a range as bodies.
-fn numbers(from: u32, to: u32) -> Vec<Value> {
-    (from..to).map(Value::from).collect()
-}
 
 #[tokio::test]
 async fn a_stream_delivers_the_feed() {
     let api = new_project();
-    let ids = api.post_bodies("q", &numbers(0, 3)).await;
+    let ids = api.post_bodies("q", &numbers(0..3)).await;
     let mut events = Events::open(api.get(ECHO)).await;
 
     for (number, id) in ids.iter().enumerate() {
@@ -30,14 +24,14 @@ async fn a_stream_delivers_the_feed() {
         shown["age"] = event.data["age"].clone();
         assert_eq!((event.data["body"].clone(), event.data), (json!(number), shown));
     }
-    api.post_bodies("q", &numbers(3, 30)).await;
-    assert_eq!(events.bodies(27).await, numbers(3, 30));
+    api.post_bodies("q", &numbers(3..30)).await;
+    assert_eq!(events.bodies(27).await, numbers(3..30));
 }
 
 #[tokio::test]
 async fn a_resumed_stream_misses_and_repeats_nothing() {
     let api = new_project();
-    api.post_bodies("q", &numbers(0, 5)).await;
+    api.post_bodies("q", &numbers(0..5)).await;
     let mut last = String::new();
     for number in 0..5 {
         let request = if last.is_empty() { api.get(ECHO) } else { api.get(ECHO).header("Last-Event-ID", &last) };
@@ -48,25 +42,25 @@ async fn a_resumed_stream_misses_and_repeats_nothing() {
     // `Last-Event-ID`, which a browser sends when it reconnects, takes precedence over the URL.
     let request = api.get(&format!("{ECHO}&since=now")).header("Last-Event-ID", &last);
     let mut events = Events::open(request).await;
-    api.post_bodies("q", &numbers(5, 6)).await;
+    api.post_bodies("q", &numbers(5..6)).await;
     assert_eq!(events.bodies(1).await, [5]);
 }
 
 #[tokio::test]
 async fn a_stream_starts_at_the_marker_or_time_of_the_request() {
     let api = new_project();
-    let ids = api.post_bodies("q", &numbers(0, 3)).await;
+    let ids = api.post_bodies("q", &numbers(0..3)).await;
 
     let mut after = Events::open(api.get(&format!("{ECHO}&marker={}", ids[1]))).await;
     assert_eq!(after.bodies(1).await, [2]);
     // A message posted while the stream is open comes after `now`.
     for number in 3..20 {
         let mut now = Events::open(api.get(&format!("{ECHO}&since=now"))).await;
-        api.post_bodies("q", &numbers(number, number + 1)).await;
+        api.post_bodies("q", &numbers(number..=number)).await;
         assert_eq!(now.bodies(1).await, [number]);
     }
     let mut since = Events::open(api.get(&format!("{ECHO}&since=1970-01-01T00:00:00Z"))).await;
-    assert_eq!(since.bodies(3).await, numbers(0, 3));
+    assert_eq!(since.bodies(3).await, numbers(0..3));
 }
 
 #[tokio::test]

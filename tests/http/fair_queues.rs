@@ -6,13 +6,11 @@ use sukkal_domain::{Sharding, Tenant};
 
 use super::warnings::warnings_of;
 use super::{
-    INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_movable_project,
-    new_project, pick, post_as, refused,
+    CLAIMS, INVALID_BODY, INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, OTHER_CLIENT, Project, answered,
+    new_movable_project, new_project, pick, post_as, refused,
 };
 use support::sukkal::CLIENT;
 
-const MESSAGES: &str = "/v2/queues/q/messages";
-const CLAIMS: &str = "/v2/queues/q/claims";
 /// Number of shards: so high that the tenants of these tests share no shard.
 const SHARDS: u16 = 64;
 

@@ -1,17 +1,9 @@
 //! Fences: the header `Claim-Fence` and the parameter `include_fence` (extensions).
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Answer, INVALID_PARAMETER, Project, answered, new_project, pick, refused};
-
-const CLAIMS: &str = "/v2/queues/q/claims";
-
-async fn with_messages(count: usize) -> Project {
-    let api = new_project();
-    api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
-    api
-}
+use super::{Answer, CLAIMS, INVALID_PARAMETER, answered, pick, refused, with_messages};
 
 fn fence(answer: &Answer) -> u64 {
     answer.header("claim-fence").expect("the response has a fence").parse().expect("a fence is a number")
@@ -19,7 +11,7 @@ fn fence(answer: &Answer) -> u64 {
 
 #[tokio::test]
 async fn a_claim_has_the_same_fence_when_it_is_created_shown_and_renewed() {
-    let api = with_messages(2).await;
+    let (api, _) = with_messages(2).await;
 
     let first = answered(api.post(&format!("{CLAIMS}?limit=1&include_fence=true"), &json!({})), 201).await;
     let second = answered(api.post(&format!("{CLAIMS}?limit=1"), &json!({})), 201).await;
@@ -36,7 +28,7 @@ async fn a_claim_has_the_same_fence_when_it_is_created_shown_and_renewed() {
 
 #[tokio::test]
 async fn documents_have_a_fence_only_on_request() {
-    let api = with_messages(4).await;
+    let (api, _) = with_messages(4).await;
     let keys = |answer: Answer| answer.json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
 
     for query in ["", "&include_fence=false", "&include_fence="] {

@@ -25,20 +25,18 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    Answer, INVALID_BODY, INVALID_REQUEST, OTHER_CLIENT, Project, Server, answered, ids, new_movable_project,
+    Answer, INVALID_BODY, INVALID_REQUEST, MESSAGES, OTHER_CLIENT, Project, Server, answered, ids, new_movable_project,
     new_project, pick, refused,
 };
 use support::socket::Socket;
 use support::sukkal::{Api, CLIENT};
-
-const PATH: &str = "/v2/queues/q/messages";
 
 fn batch() -> Value {
     json!({"messages": [{"body": "a", "ttl": 300}, {"body": "b"}]})
 }
 
 fn post(api: &Api, key: &str, document: &Value) -> RequestBuilder {
-    api.post(PATH, document).header("Idempotency-Key", key)
+    api.post(MESSAGES, document).header("Idempotency-Key", key)
 }
 
 /// Returns the location and the document of a response to a post.
@@ -66,7 +64,7 @@ async fn a_repeated_post_gets_the_first_response() {
     assert_eq!(pick(&found["messages"], "href"), *first.1["resources"].as_array().unwrap());
     let another = posted(&api, "order-4712").await;
     assert_ne!(another, first);
-    assert_ne!(receipt(&answered(api.post(PATH, &batch()), 201).await), another);
+    assert_ne!(receipt(&answered(api.post(MESSAGES, &batch()), 201).await), another);
     assert_eq!(api.stats("q").await["total"], 7);
 }
 
@@ -76,7 +74,7 @@ async fn a_repeated_post_does_not_restore_messages() {
     let first = posted(&api, "k").await;
     let posted_ids = ids(&first.1);
 
-    answered(api.delete(&format!("{PATH}/{}", posted_ids[0])), 204).await;
+    answered(api.delete(&format!("{MESSAGES}/{}", posted_ids[0])), 204).await;
     let claim = api.claim(1).await;
     assert_eq!(posted(&api, "k").await, first);
     assert_eq!(api.feed("q", "").await, [""; 0]);
@@ -106,8 +104,8 @@ async fn a_key_is_scoped_to_client_queue_and_project() {
     let first = posted(&api, "k").await;
 
     let strangers =
-        [(new_project(), PATH), (new_project(), PATH)].map(|(stranger, path)| (stranger.client(CLIENT), path));
-    let mut others = vec![(api.client(OTHER_CLIENT), PATH), (api.client(CLIENT), "/v2/queues/other/messages")];
+        [(new_project(), MESSAGES), (new_project(), MESSAGES)].map(|(stranger, path)| (stranger.client(CLIENT), path));
+    let mut others = vec![(api.client(OTHER_CLIENT), MESSAGES), (api.client(CLIENT), "/v2/queues/other/messages")];
     others.extend(strangers);
     let mut seen = vec![first.clone()];
     for (caller, path) in others {
@@ -178,7 +176,7 @@ async fn the_same_messages_may_be_written_in_another_way() {
 
     let mut seen = Vec::new();
     for text in WRITTEN {
-        let request = api.request(Method::POST, PATH).header("Idempotency-Key", "k");
+        let request = api.request(Method::POST, MESSAGES).header("Idempotency-Key", "k");
         let posted = answered(request.header("Content-Type", "application/json").body(text), 201).await;
         seen.push(ids(&posted.json()));
     }
@@ -195,7 +193,7 @@ async fn the_same_messages_may_be_written_in_another_way() {
     assert_eq!(seen, vec![seen[0].clone(); 5]);
     assert_eq!(api.stats("q").await["total"], 2);
     let other = WRITTEN[0].replace("[1,", "[1.0,");
-    let request = api.request(Method::POST, PATH).header("Idempotency-Key", "k").body(other);
+    let request = api.request(Method::POST, MESSAGES).header("Idempotency-Key", "k").body(other);
     refused(request, 422, "Idempotency key reused").await;
 }
 
@@ -236,7 +234,7 @@ async fn a_malformed_key_is_refused_and_posts_nothing() {
     let document = batch().to_string();
     let length = document.len();
     for key in [&b"caf\xc3\xa9"[..], b"\xff"] {
-        let head = format!("{}Content-Length: {length}\r\nIdempotency-Key: ", api.head("POST", PATH));
+        let head = format!("{}Content-Length: {length}\r\nIdempotency-Key: ", api.head("POST", MESSAGES));
         let request = [head.as_bytes(), key, b"\r\n\r\n", document.as_bytes()].concat();
         api.send_raw(request).await.refusal(400, INVALID_REQUEST);
     }

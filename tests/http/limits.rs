@@ -16,9 +16,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{INVALID_BODY, INVALID_REQUEST, PATCH_TYPE, Project, Server, answered, follow, ids, pick, refused};
-
-const PATH: &str = "/v2/queues/q/messages";
+use super::{
+    INVALID_BODY, INVALID_REQUEST, MESSAGES, PATCH_TYPE, Project, Server, answered, follow, ids, pick, refused,
+};
 
 fn project_with(options: &[(&str, &str)]) -> Project {
     let options: Vec<(String, &str)> =
@@ -42,8 +42,8 @@ async fn body_sizes_are_configurable() {
     refused(api.put("/v2/queues/r").body(r#"{"k": "0123456789abc"}"#), 400, INVALID_REQUEST).await;
     let patch = api.request(reqwest::Method::PATCH, "/v2/queues/q").header("Content-Type", PATCH_TYPE);
     refused(patch.body("[                    ]"), 400, INVALID_BODY).await;
-    answered(api.post(PATH, &large), 201).await;
-    refused(api.post(PATH, &too_large), 400, INVALID_REQUEST).await;
+    answered(api.post(MESSAGES, &large), 201).await;
+    refused(api.post(MESSAGES, &too_large), 400, INVALID_REQUEST).await;
     let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
     assert_eq!(metadata["_max_messages_post_size"], 400_000);
 }
@@ -54,8 +54,8 @@ async fn the_number_of_messages_per_post_is_configurable() {
     let options = [("SUKKAL_TRANSPORT__MAX_MESSAGES_PER_POST", "2"), ("SUKKAL_ADMIN_MODE", "true")];
     let api = Project::of(&Arc::new(Server::start(&options)), &Uuid::new_v4().to_string());
 
-    answered(api.post(PATH, &posting(2)), 201).await;
-    let description = refused(api.post(PATH, &posting(3)), 400, INVALID_REQUEST).await;
+    answered(api.post(MESSAGES, &posting(2)), 201).await;
+    let description = refused(api.post(MESSAGES, &posting(3)), 400, INVALID_REQUEST).await;
 
     assert!(description.contains("3 messages") && description.contains("between 1 and 2"), "{description}");
     assert_eq!(api.stats("q").await["total"], 2);
@@ -77,20 +77,20 @@ async fn page_sizes_are_configurable() {
     let queues = answered(api.get("/v2/queues"), 200).await.json();
     assert_eq!(pick(&queues["queues"], "name"), ["q", "r"]);
     refused(api.get("/v2/queues?limit=3"), 400, INVALID_REQUEST).await;
-    let messages = answered(api.get(&format!("{PATH}?echo=true&limit=30")), 200).await.json();
+    let messages = answered(api.get(&format!("{MESSAGES}?echo=true&limit=30")), 200).await.json();
     assert_eq!(messages["messages"].as_array().unwrap().len(), 30);
-    refused(api.get(&format!("{PATH}?limit=31")), 400, INVALID_REQUEST).await;
-    answered(api.get(&format!("{PATH}?ids={}", ids[..30].join(","))), 200).await;
-    refused(api.get(&format!("{PATH}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
-    refused(api.delete(&format!("{PATH}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
-    refused(api.delete(&format!("{PATH}?pop=4")), 400, INVALID_REQUEST).await;
+    refused(api.get(&format!("{MESSAGES}?limit=31")), 400, INVALID_REQUEST).await;
+    answered(api.get(&format!("{MESSAGES}?ids={}", ids[..30].join(","))), 200).await;
+    refused(api.get(&format!("{MESSAGES}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
+    refused(api.delete(&format!("{MESSAGES}?ids={}", ids[..31].join(","))), 400, INVALID_REQUEST).await;
+    refused(api.delete(&format!("{MESSAGES}?pop=4")), 400, INVALID_REQUEST).await;
     refused(api.post("/v2/queues/q/claims?limit=4", &json!({})), 400, INVALID_REQUEST).await;
     let claimed = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await;
     assert_eq!(pick(&claimed.json()["messages"], "id"), ids[..3]);
     answered(api.delete(claimed.header("location").unwrap()), 204).await;
-    answered(api.delete(&format!("{PATH}?pop=3")), 200).await;
-    answered(api.delete(&format!("{PATH}?ids={}", ids[3..33].join(","))), 204).await;
-    assert_eq!(follow(&api, &format!("{PATH}?echo=true"), "messages").await.len(), 7);
+    answered(api.delete(&format!("{MESSAGES}?pop=3")), 200).await;
+    answered(api.delete(&format!("{MESSAGES}?ids={}", ids[3..33].join(","))), 204).await;
+    assert_eq!(follow(&api, &format!("{MESSAGES}?echo=true"), "messages").await.len(), 7);
 }
 
 /// Rows 4.3-4, 5-4, 5-8, 5-11, 6.1-17.
@@ -103,9 +103,9 @@ async fn message_ttls_and_delays_are_configurable() {
         ("max_message_delay", "10"),
     ]);
 
-    answered(api.post(PATH, &posting(1)), 201).await;
-    answered(api.post(PATH, &json!({"messages": [{"body": 1, "ttl": 80}]})), 201).await;
-    refused(api.post(PATH, &json!({"messages": [{"body": 1, "ttl": 81}]})), 400, INVALID_REQUEST).await;
+    answered(api.post(MESSAGES, &posting(1)), 201).await;
+    answered(api.post(MESSAGES, &json!({"messages": [{"body": 1, "ttl": 80}]})), 201).await;
+    refused(api.post(MESSAGES, &json!({"messages": [{"body": 1, "ttl": 81}]})), 400, INVALID_REQUEST).await;
     for metadata in [
         json!({"_default_message_ttl": 81}),
         json!({"_dead_letter_queue_messages_ttl": 81}),
@@ -114,7 +114,7 @@ async fn message_ttls_and_delays_are_configurable() {
         refused(api.put("/v2/queues/r").json(&metadata), 400, INVALID_REQUEST).await;
     }
 
-    let messages = follow(&api, &format!("{PATH}?echo=true"), "messages").await;
+    let messages = follow(&api, &format!("{MESSAGES}?echo=true"), "messages").await;
     assert_eq!(pick(&messages.into(), "ttl"), [70, 80]);
     let metadata = answered(api.get("/v2/queues/q"), 200).await.json();
     assert_eq!((&metadata["_default_message_ttl"], &metadata["_default_message_delay"]), (&json!(70), &json!(5)));
@@ -152,7 +152,7 @@ async fn bulk_deletion_can_be_configured_to_require_claim_ids() {
     let ids = api.post_bodies("q", &(0..6).map(Value::from).collect::<Vec<_>>()).await;
     let (one, two) = (api.claim(2).await, api.claim(2).await);
     let left = async || {
-        pick(&follow(&api, &format!("{PATH}?echo=true&include_claimed=true"), "messages").await.into(), "body")
+        pick(&follow(&api, &format!("{MESSAGES}?echo=true&include_claimed=true"), "messages").await.into(), "body")
     };
     let both = format!("{},{}", one.id, two.id);
 
@@ -162,7 +162,7 @@ async fn bulk_deletion_can_be_configured_to_require_claim_ids() {
         format!("pop=1&claim_ids={}", one.id),
         format!("ids={}&pop=1&claim_ids={}", ids[0], one.id),
     ] {
-        refused(api.delete(&format!("{PATH}?{query}")), 400, INVALID_REQUEST).await;
+        refused(api.delete(&format!("{MESSAGES}?{query}")), 400, INVALID_REQUEST).await;
     }
     for (ids, claims) in [
         (format!("{},{}", ids[0], ids[2]), one.id.as_str()),
@@ -171,14 +171,14 @@ async fn bulk_deletion_can_be_configured_to_require_claim_ids() {
         (ids[0].clone(), "x"),
         (ids[4].clone(), "9f8c3c1e-0000-4000-8000-000000000000"),
     ] {
-        refused(api.delete(&format!("{PATH}?ids={ids}&claim_ids={claims}")), 400, "Unable to delete").await;
+        refused(api.delete(&format!("{MESSAGES}?ids={ids}&claim_ids={claims}")), 400, "Unable to delete").await;
     }
     assert_eq!(left().await, [0, 1, 2, 3, 4, 5]);
 
-    answered(api.delete(&format!("{PATH}?ids={},nothing,{}&claim_ids=x,{both}", ids[0], ids[3])), 204).await;
+    answered(api.delete(&format!("{MESSAGES}?ids={},nothing,{}&claim_ids=x,{both}", ids[0], ids[3])), 204).await;
     assert_eq!(left().await, [1, 2, 4, 5]);
-    answered(api.delete(&format!("{PATH}?ids={}&claim_ids={}", ids[0], one.id)), 204).await;
-    let popped = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
+    answered(api.delete(&format!("{MESSAGES}?ids={}&claim_ids={}", ids[0], one.id)), 204).await;
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=20")), 200).await.json();
     assert_eq!(pick(&popped["messages"], "body"), [4, 5]);
 }
 
@@ -207,9 +207,9 @@ async fn client_ids_can_be_configured_to_be_any_text() {
     for client in ["abc", "a b c", "ABCDE"] {
         answered(api.client(client).get("/v2/queues"), 200).await;
     }
-    answered(api.client("abc").post(PATH, &posting(1)), 201).await;
-    let own = answered(api.client("abc").get(PATH), 200).await.json();
+    answered(api.client("abc").post(MESSAGES, &posting(1)), 201).await;
+    let own = answered(api.client("abc").get(MESSAGES), 200).await.json();
     assert_eq!(own["messages"], json!([]));
-    let others = answered(api.client("ABC").get(PATH), 200).await.json();
+    let others = answered(api.client("ABC").get(MESSAGES), 200).await.json();
     assert_eq!(others["messages"].as_array().unwrap().len(), 1);
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_movable_project, new_project, pick, refused,
+    INVALID_BODY, INVALID_REQUEST, MESSAGES, Project, Server, answered, new_movable_project, new_project, pick, refused,
 };
 
-const PATH: &str = "/v2/queues/q/messages";
 const DAY_S: i64 = 86_400;
 
 #[tokio::test]
@@ -18,7 +17,7 @@ async fn a_queue_that_enables_delays_honors_the_delay_of_each_message() {
     api.create("q", &json!({"_enable_message_delay": true})).await;
     let messages = json!([{"body": "later", "delay": 900}, {"body": "now"}, {"body": "soon", "delay": 100}]);
 
-    let posted = answered(api.post(PATH, &json!({ "messages": messages })), 201).await;
+    let posted = answered(api.post(MESSAGES, &json!({ "messages": messages })), 201).await;
 
     assert_eq!(posted.header("sukkal-warning"), None);
     for (clock, seen) in [(0, &["now"][..]), (101, &["now", "soon"]), (901, &["now", "soon", "later"])] {
@@ -26,7 +25,7 @@ async fn a_queue_that_enables_delays_honors_the_delay_of_each_message() {
         assert_eq!(api.feed("q", "").await, seen, "{clock} s later");
     }
     for (delay, title) in [(json!(901), INVALID_REQUEST), (json!(-1), INVALID_REQUEST), (json!("x"), INVALID_BODY)] {
-        refused(api.post(PATH, &json!({"messages": [{"body": 1, "delay": delay}]})), 400, title).await;
+        refused(api.post(MESSAGES, &json!({"messages": [{"body": 1, "delay": delay}]})), 400, title).await;
     }
 }
 
@@ -48,7 +47,7 @@ async fn the_life_of_a_message_begins_when_its_delay_ends() {
     api.create("q", &json!({"_enable_message_delay": true, "_default_message_ttl": 100})).await;
     api.post_messages("q", &json!([{"body": "own", "ttl": 60, "delay": 900}, {"body": "default", "delay": 900}])).await;
 
-    let page = answered(api.get(&format!("{PATH}?echo=true&include_delayed=true")), 200).await.json();
+    let page = answered(api.get(&format!("{MESSAGES}?echo=true&include_delayed=true")), 200).await.json();
 
     // The ttl counts from the post, as the age does.
     assert_eq!(pick(&page["messages"], "ttl"), [960, 1000]);
@@ -67,7 +66,7 @@ async fn an_operator_may_allow_delays_of_30_days() {
     api.post_messages("q", &json!([{"body": 1, "delay": 30 * DAY_S, "ttl": 14 * DAY_S}])).await;
 
     let too_long = json!({"messages": [{"body": 2, "delay": 30 * DAY_S + 1}]});
-    let description = refused(api.post(PATH, &too_long), 400, INVALID_REQUEST).await;
+    let description = refused(api.post(MESSAGES, &too_long), 400, INVALID_REQUEST).await;
     assert_eq!(
         description,
         "delay is 2592001; it must be between 0 and 2592000, which the operator sets with max_message_delay"
@@ -88,7 +87,7 @@ async fn only_true_enables_delays() {
         api.create("q", &json!({})).await;
         answered(api.patch("q", &patch), 200).await;
 
-        let posted = answered(api.post(PATH, &json!({"messages": [{"body": 1, "delay": 100}]})), 201).await;
+        let posted = answered(api.post(MESSAGES, &json!({"messages": [{"body": 1, "delay": 100}]})), 201).await;
 
         let warning = posted.header("sukkal-warning").expect("the delay has no effect");
         assert!(warning.contains("_enable_message_delay"), "{warning}");

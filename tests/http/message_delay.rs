@@ -15,10 +15,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    INVALID_BODY, INVALID_REQUEST, Project, Server, answered, new_movable_project, new_project, pick, refused, send,
+    INVALID_BODY, INVALID_REQUEST, MESSAGES, Project, Server, answered, new_movable_project, new_project, pick,
+    refused, send,
 };
 
-const PATH: &str = "/v2/queues/q/messages";
 const NO_INTEGER: &str = "The value of the \"delay\" field must be a int.";
 
 /// 5: a queue delays messages only if its default delay is above 0.
@@ -80,7 +80,7 @@ async fn the_receipt_lists_delayed_messages_in_request_order() {
         {"body": "0", "delay": 0},
     ]});
 
-    let posted = answered(api.post(PATH, &messages), 201).await;
+    let posted = answered(api.post(MESSAGES, &messages), 201).await;
 
     let found = answered(api.get(posted.header("location").unwrap()), 200).await.json();
     assert_eq!(pick(&found["messages"], "href"), *posted.json()["resources"].as_array().unwrap());
@@ -94,7 +94,7 @@ async fn an_invalid_delay_is_refused_and_posts_nothing() {
     let api = new_project();
     api.create("q", &json!({"_default_message_delay": 300})).await;
     let post = |delay: &Value| {
-        api.post(PATH, &json!({"messages": [{"body": "good", "delay": 0}, {"body": "bad", "delay": delay}]}))
+        api.post(MESSAGES, &json!({"messages": [{"body": "good", "delay": 0}, {"body": "bad", "delay": delay}]}))
     };
 
     for delay in [json!(null), json!("5"), json!(""), json!(5.0), json!(0.0), json!([]), json!([5]), json!({})] {
@@ -129,7 +129,7 @@ async fn the_first_failed_check_decides_the_error() {
         (json!([{"body": 1, "delay": 901}, good, {"body": 1, "delay": "x"}]), INVALID_BODY, "\"delay\""),
         (json!([good, {"body": 1, "ttl": 1}]), INVALID_REQUEST, "ttl"),
     ] {
-        let answer = send(api.post(PATH, &json!({ "messages": messages }))).await;
+        let answer = send(api.post(MESSAGES, &json!({ "messages": messages }))).await;
         assert_eq!(answer.status, 400, "{messages}");
         let description = answer.refusal(400, title);
         assert!(description.contains(expected), "{messages}: {description}");
@@ -146,7 +146,8 @@ async fn a_default_delay_set_through_another_process_takes_effect() {
 
     answered(there.patch("q", &delay(300)), 200).await;
     here.post_bodies("q", &[json!("later")]).await;
-    let description = refused(here.post(PATH, &json!({"messages": [{"body": 1, "delay": "x"}]})), 400, INVALID_BODY);
+    let description =
+        refused(here.post(MESSAGES, &json!({"messages": [{"body": 1, "delay": "x"}]})), 400, INVALID_BODY);
     assert_eq!(description.await, NO_INTEGER);
     assert_eq!(here.feed("q", "").await, ["at once"]);
 

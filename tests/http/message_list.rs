@@ -2,16 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CLIENT, Project, answered, follow, new_project, pick, post_as};
-
-const PATH: &str = "/v2/queues/q/messages";
+use super::{MESSAGES, OTHER_CLIENT, Project, answered, follow, new_project, numbers, pick, post_as};
 
 async fn list(api: &Project, query: &str) -> Value {
-    answered(api.get(&format!("{PATH}{query}")), 200).await.json()
-}
-
-fn numbers(to: usize) -> Vec<Value> {
-    (0..to).map(Value::from).collect()
+    answered(api.get(&format!("{MESSAGES}{query}")), 200).await.json()
 }
 
 /// Rows 6-1, 6-7.
@@ -20,10 +14,10 @@ async fn a_message_document_has_five_keys_in_a_fixed_order() {
     let api = new_project();
     let id = api.post_bodies("q", &[json!({"b": 1, "a": 2})]).await.remove(0);
 
-    let page = answered(api.get(&format!("{PATH}?echo=true")), 200).await;
+    let page = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await;
 
     let age = page.json()["messages"][0]["age"].as_u64().unwrap();
-    let message = format!(r#"{{"id":"{id}","href":"{PATH}/{id}","ttl":3600,"age":{age},"body":{{"b":1,"a":2}}}}"#);
+    let message = format!(r#"{{"id":"{id}","href":"{MESSAGES}/{id}","ttl":3600,"age":{age},"body":{{"b":1,"a":2}}}}"#);
     assert!(page.text.contains(&message), "{}", page.text);
     assert!(age < 60);
     assert_eq!(page.json().as_object().unwrap().len(), 2);
@@ -45,14 +39,14 @@ async fn an_empty_or_missing_queue_returns_an_empty_page() {
 #[tokio::test]
 async fn following_the_links_reads_all_messages_in_order() {
     let api = new_project();
-    api.post_bodies("q", &numbers(25)).await;
+    api.post_bodies("q", &numbers(0..25)).await;
 
     let page = list(&api, "?echo=true").await;
 
-    assert_eq!(pick(&page["messages"], "body"), numbers(10));
+    assert_eq!(pick(&page["messages"], "body"), numbers(0..10));
     for limit in [1, 3, 7, 20] {
-        let all = follow(&api, &format!("{PATH}?limit={limit}&echo=true"), "messages").await;
-        assert_eq!(pick(&all.into(), "body"), numbers(25), "{limit}");
+        let all = follow(&api, &format!("{MESSAGES}?limit={limit}&echo=true"), "messages").await;
+        assert_eq!(pick(&all.into(), "body"), numbers(0..25), "{limit}");
     }
 }
 
@@ -60,7 +54,7 @@ async fn following_the_links_reads_all_messages_in_order() {
 #[tokio::test]
 async fn the_next_link_repeats_the_parameters_in_a_fixed_order() {
     let api = new_project();
-    let ids = post_as(&api.client(OTHER_CLIENT), "q", &numbers(2)).await;
+    let ids = post_as(&api.client(OTHER_CLIENT), "q", &numbers(0..2)).await;
     let (first, second) = (&ids[0], &ids[1]);
 
     for (query, href) in [
@@ -77,7 +71,7 @@ async fn the_next_link_repeats_the_parameters_in_a_fixed_order() {
         (String::new(), format!("?include_delayed=true&marker={second}")),
     ] {
         let links = list(&api, &query).await["links"].take();
-        assert_eq!(links, json!([{"rel": "next", "href": format!("{PATH}{href}")}]), "{query}");
+        assert_eq!(links, json!([{"rel": "next", "href": format!("{MESSAGES}{href}")}]), "{query}");
     }
 }
 
@@ -90,7 +84,7 @@ async fn own_messages_are_listed_only_with_echo() {
     post_as(&other, "q", &[json!("theirs 1"), json!("theirs 2")]).await;
     post_as(&api, "q", &[json!("mine 2")]).await;
     let seen = async |client: &support::sukkal::Api, query: &str| {
-        let page = answered(client.get(&format!("{PATH}{query}")), 200).await.json();
+        let page = answered(client.get(&format!("{MESSAGES}{query}")), 200).await.json();
         pick(&page["messages"], "body")
     };
 
@@ -107,9 +101,9 @@ async fn own_messages_are_listed_only_with_echo() {
 #[tokio::test]
 async fn an_invalid_marker_returns_an_empty_page() {
     let api = new_project();
-    api.post_bodies("other", &numbers(1)).await;
-    api.post_bodies("q", &numbers(2)).await;
-    let elsewhere = api.post_bodies("other", &numbers(1)).await.remove(0);
+    api.post_bodies("other", &numbers(0..1)).await;
+    api.post_bodies("q", &numbers(0..2)).await;
+    let elsewhere = api.post_bodies("other", &numbers(0..1)).await.remove(0);
 
     let random = uuid::Uuid::new_v4().to_string();
     for marker in [&elsewhere, &random, "0", "-1", "x", "%00", "%F0%9F%98%80", &"9".repeat(5000)] {

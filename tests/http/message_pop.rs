@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID_PARAMETER, INVALID_REQUEST, answered, new_project, pick, refused};
-
-const PATH: &str = "/v2/queues/q/messages";
+use super::{INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, answered, new_project, pick, refused};
 
 /// Rows 6-7, 6.5-8, 6.5-10.
 #[tokio::test]
@@ -12,9 +10,9 @@ async fn a_pop_removes_and_returns_the_oldest_messages() {
     let api = new_project();
     let ids = api.post_bodies("q", &(0..5).map(Value::from).collect::<Vec<_>>()).await;
 
-    let first = answered(api.delete(&format!("{PATH}?pop=2")), 200).await.json();
-    let second = answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json();
-    let third = answered(api.delete(&format!("{PATH}?pop=1")), 200).await.json();
+    let first = answered(api.delete(&format!("{MESSAGES}?pop=2")), 200).await.json();
+    let second = answered(api.delete(&format!("{MESSAGES}?pop=20")), 200).await.json();
+    let third = answered(api.delete(&format!("{MESSAGES}?pop=1")), 200).await.json();
 
     assert_eq!(pick(&first["messages"], "id"), ids[..2]);
     assert_eq!(pick(&second["messages"], "body"), [2, 3, 4]);
@@ -33,7 +31,7 @@ async fn a_pop_removes_and_returns_the_oldest_messages() {
 async fn a_pop_of_a_missing_queue_returns_an_empty_list() {
     let api = new_project();
 
-    assert_eq!(answered(api.delete(&format!("{PATH}?pop=5")), 200).await.json(), json!({"messages": []}));
+    assert_eq!(answered(api.delete(&format!("{MESSAGES}?pop=5")), 200).await.json(), json!({"messages": []}));
     assert_eq!(api.snapshot().await, json!([]));
 }
 
@@ -45,10 +43,10 @@ async fn a_pop_takes_1_to_20_messages() {
     let before = api.snapshot().await;
 
     for count in ["0", "-1", "21", "4294967297"] {
-        refused(api.delete(&format!("{PATH}?pop={count}")), 400, INVALID_REQUEST).await;
+        refused(api.delete(&format!("{MESSAGES}?pop={count}")), 400, INVALID_REQUEST).await;
     }
     for count in ["x", "1.5", "true"] {
-        refused(api.delete(&format!("{PATH}?pop={count}")), 400, INVALID_PARAMETER).await;
+        refused(api.delete(&format!("{MESSAGES}?pop={count}")), 400, INVALID_PARAMETER).await;
     }
     assert_eq!(api.snapshot().await, before);
 }

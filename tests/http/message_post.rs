@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, answered, follow, new_project, pick, refused, send, text};
-
-const PATH: &str = "/v2/queues/q/messages";
+use super::{INVALID_BODY, INVALID_REQUEST, MESSAGES, answered, follow, new_project, pick, refused, send, text};
 
 /// Rows 6-5, 6.1-11, 6.1-21, 6.1-22, 6.1-25.
 #[tokio::test]
@@ -12,15 +10,15 @@ async fn the_receipt_lists_the_messages_in_request_order() {
     let api = new_project();
     let messages = json!({"messages": [{"body": "a", "ttl": 60}, {"body": "b"}, {"body": "c", "ttl": 1_209_600}]});
 
-    let posted = answered(api.post(PATH, &messages), 201).await;
+    let posted = answered(api.post(MESSAGES, &messages), 201).await;
 
     let resources = posted.json()["resources"].take();
-    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let listed = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await.json();
     assert_eq!(pick(&listed["messages"], "href"), *resources.as_array().unwrap());
     assert_eq!(pick(&listed["messages"], "body"), ["a", "b", "c"]);
     assert_eq!(pick(&listed["messages"], "ttl"), [60, 3600, 1_209_600]);
     let ids: Vec<String> = pick(&listed["messages"], "id").iter().map(|id| text(id).to_owned()).collect();
-    assert_eq!(posted.header("location"), Some(format!("{PATH}?ids={}", ids.join(",")).as_str()));
+    assert_eq!(posted.header("location"), Some(format!("{MESSAGES}?ids={}", ids.join(",")).as_str()));
     assert_eq!(posted.json().as_object().unwrap().len(), 1);
     let fetched = answered(api.get(posted.header("location").unwrap()), 200).await.json();
     // The ages may differ.
@@ -35,7 +33,7 @@ async fn the_location_of_a_large_post_is_capped() {
     let api = new_project();
     let messages: Vec<Value> = (0..1000).map(|n| json!({"body": n})).collect();
 
-    let posted = answered(api.post(PATH, &json!({"messages": messages})), 201).await;
+    let posted = answered(api.post(MESSAGES, &json!({"messages": messages})), 201).await;
 
     assert!(posted.header("location").unwrap().len() < 8192);
     let resources = posted.json()["resources"].take();
@@ -50,11 +48,11 @@ async fn a_post_has_at_most_1000_messages() {
     let api = new_project();
     let document_with = |count: usize| json!({"messages": vec![json!({"body": 0}); count]});
 
-    let description = refused(api.post(PATH, &document_with(1001)), 400, INVALID_REQUEST).await;
+    let description = refused(api.post(MESSAGES, &document_with(1001)), 400, INVALID_REQUEST).await;
 
     assert!(description.contains("1001 messages") && description.contains("between 1 and 1000"), "{description}");
     assert_eq!(api.snapshot().await, json!([]));
-    let posted = answered(api.post(PATH, &document_with(1000)), 201).await;
+    let posted = answered(api.post(MESSAGES, &document_with(1000)), 201).await;
     assert_eq!(posted.json()["resources"].as_array().unwrap().len(), 1000);
 }
 
@@ -78,7 +76,7 @@ async fn any_json_value_is_a_body() {
     ];
     api.post_bodies("q", &bodies).await;
 
-    let listed = follow(&api, &format!("{PATH}?echo=true"), "messages").await;
+    let listed = follow(&api, &format!("{MESSAGES}?echo=true"), "messages").await;
 
     assert_eq!(pick(&listed.into(), "body"), bodies);
 }
@@ -88,9 +86,9 @@ async fn any_json_value_is_a_body() {
 async fn unknown_fields_are_dropped() {
     let api = new_project();
     let message = json!({"body": 1, "id": "x", "age": 5, "href": "/", "claim_id": "c", "color": "red"});
-    answered(api.post(PATH, &json!({"messages": [message], "more": 1})), 201).await;
+    answered(api.post(MESSAGES, &json!({"messages": [message], "more": 1})), 201).await;
 
-    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let listed = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await.json();
 
     let keys: Vec<&String> = listed["messages"][0].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["id", "href", "ttl", "age", "body"]);
@@ -112,13 +110,13 @@ async fn the_first_post_creates_the_queue() {
 async fn a_queue_may_set_the_default_ttl() {
     let api = new_project();
     api.create("q", &json!({"_default_message_ttl": 120})).await;
-    answered(api.post(PATH, &json!({"messages": [{"body": 1}, {"body": 2, "ttl": 60}]})), 201).await;
+    answered(api.post(MESSAGES, &json!({"messages": [{"body": 1}, {"body": 2, "ttl": 60}]})), 201).await;
     let patch = json!([{"op": "replace", "path": "/metadata/_default_message_ttl", "value": 240}]);
     answered(api.patch("q", &patch), 200).await;
 
     api.post_bodies("q", &[json!(3)]).await;
 
-    let listed = answered(api.get(&format!("{PATH}?echo=true")), 200).await.json();
+    let listed = answered(api.get(&format!("{MESSAGES}?echo=true")), 200).await.json();
     assert_eq!(pick(&listed["messages"], "ttl"), [120, 60, 240]);
 }
 
@@ -165,7 +163,7 @@ async fn every_malformed_document_is_refused_and_changes_nothing() {
     let before = api.snapshot().await;
 
     for (document, title, expected) in malformed_documents() {
-        let answer = send(api.post(PATH, &document)).await;
+        let answer = send(api.post(MESSAGES, &document)).await;
         assert_eq!(answer.status, 400, "{document}: {answer:?}");
         let description = answer.refusal(400, title);
         assert!(description.contains(expected), "{document}: {description}");
@@ -179,7 +177,7 @@ async fn a_refused_request_creates_no_queue() {
     let api = new_project();
 
     for (document, title, _) in malformed_documents() {
-        refused(api.post(PATH, &document), 400, title).await;
+        refused(api.post(MESSAGES, &document), 400, title).await;
     }
 
     assert_eq!(api.snapshot().await, json!([]));
@@ -191,9 +189,9 @@ async fn the_first_failed_check_decides_the_error() {
     let api = new_project();
 
     let type_and_range = json!({"messages": [{"body": 1, "ttl": 1}, {"body": 1, "ttl": "x"}]});
-    refused(api.post(PATH, &type_and_range), 400, INVALID_BODY).await;
+    refused(api.post(MESSAGES, &type_and_range), 400, INVALID_BODY).await;
     let ttl_and_body = json!({"messages": [{"ttl": "x"}]});
-    let description = refused(api.post(PATH, &ttl_and_body), 400, INVALID_BODY).await;
+    let description = refused(api.post(MESSAGES, &ttl_and_body), 400, INVALID_BODY).await;
     assert!(description.contains("ttl"), "{description}");
 }
 
@@ -205,7 +203,7 @@ async fn the_size_of_a_post_is_limited() {
         let frame = r#"{"messages":[{"body":""}]}"#.len();
         format!(r#"{{"messages":[{{"body":"{}"}}]}}"#, "x".repeat(bytes - frame))
     };
-    let post = |bytes| api.request(reqwest::Method::POST, PATH).body(document(bytes));
+    let post = |bytes| api.request(reqwest::Method::POST, MESSAGES).body(document(bytes));
 
     refused(post(262_145), 400, INVALID_REQUEST).await;
     assert_eq!(api.snapshot().await, json!([]));
@@ -219,13 +217,13 @@ async fn a_queue_may_lower_the_size_limit() {
     let document = json!({"messages": [{"body": "x"}]});
     let size = document.to_string().len();
     api.create("q", &json!({"_max_messages_post_size": size})).await;
-    answered(api.post(PATH, &document), 201).await;
+    answered(api.post(MESSAGES, &document), 201).await;
     let before = api.snapshot().await;
 
-    refused(api.post(PATH, &json!({"messages": [{"body": "xx"}]})), 400, INVALID_REQUEST).await;
+    refused(api.post(MESSAGES, &json!({"messages": [{"body": "xx"}]})), 400, INVALID_REQUEST).await;
 
     assert_eq!(api.snapshot().await, before);
     let patch = json!([{"op": "replace", "path": "/metadata/_max_messages_post_size", "value": size - 1}]);
     answered(api.patch("q", &patch), 200).await;
-    refused(api.post(PATH, &document), 400, INVALID_REQUEST).await;
+    refused(api.post(MESSAGES, &document), 400, INVALID_REQUEST).await;
 }

@@ -16,18 +16,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    Claim, INVALID_PARAMETER, INVALID_REQUEST, NOT_FOUND, Project, answered, new_movable_project, pick, refused, text,
+    Claim, INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, NOT_FOUND, Project, answered, new_movable_project, pick,
+    refused, text, with_messages,
 };
 
-const PATH: &str = "/v2/queues/q/messages";
 const UNKNOWN: &str = "9f8c3c1e-0000-4000-8000-000000000000";
-
-/// Creates the queue `q` with a message for each number below `count`, and returns their ids.
-async fn with_messages(count: usize) -> (Project, Vec<String>) {
-    let api = new_movable_project();
-    let ids = api.post_bodies("q", &(0..count).map(Value::from).collect::<Vec<_>>()).await;
-    (api, ids)
-}
 
 async fn return_message(api: &Project, claim: &Claim, id: &str, query: &str) {
     let answer = answered(api.delete(&format!("{}/messages/{id}{query}", claim.path)), 204).await;
@@ -40,7 +33,7 @@ async fn bodies_in_claim(api: &Project, claim: &Claim) -> Vec<Value> {
 }
 
 async fn pop(api: &Project) -> Vec<Value> {
-    pick(&answered(api.delete(&format!("{PATH}?pop=20")), 200).await.json()["messages"], "body")
+    pick(&answered(api.delete(&format!("{MESSAGES}?pop=20")), 200).await.json()["messages"], "body")
 }
 
 #[tokio::test]
@@ -56,8 +49,8 @@ async fn a_returned_message_is_available_at_its_original_position() {
         assert_eq!(bodies_in_claim(&api, &claim).await, [0, 2], "{query}");
         assert_eq!(api.feed("q", "").await, [1, 3, 4], "{query}");
         assert_eq!(api.stats("q").await["claimed"], 2);
-        let found = answered(api.get(&format!("{PATH}/{}", ids[1])), 200).await.json();
-        assert_eq!(found["href"], format!("{PATH}/{}", ids[1]));
+        let found = answered(api.get(&format!("{MESSAGES}/{}", ids[1])), 200).await.json();
+        assert_eq!(found["href"], format!("{MESSAGES}/{}", ids[1]));
         assert_eq!(pick(&api.claim(2).await.messages, "body"), [1, 3], "{query}");
         answered(api.delete(text(&claim.messages[0]["href"])), 204).await;
     }
@@ -71,8 +64,8 @@ async fn a_message_returned_with_a_delay_is_unavailable_until_then() {
     return_message(&api, &claim, &ids[0], "?delay=600").await;
 
     assert_eq!(bodies_in_claim(&api, &claim).await, [1]);
-    let shown = answered(api.get(&format!("{PATH}?echo=true&include_claimed=true")), 200).await.json();
-    let plain = format!("{PATH}/{}", ids[0]);
+    let shown = answered(api.get(&format!("{MESSAGES}?echo=true&include_claimed=true")), 200).await.json();
+    let plain = format!("{MESSAGES}/{}", ids[0]);
     assert_eq!(shown["messages"][0]["href"], plain);
     assert_eq!(answered(api.get(&plain), 200).await.json()["href"], plain);
     assert_eq!(pick(&shown["messages"], "body"), [0, 1, 2]);
@@ -135,7 +128,7 @@ async fn a_released_or_expired_claim_cannot_return_messages() {
 async fn returning_a_message_that_the_claim_does_not_hold_has_no_effect() {
     let (api, ids) = with_messages(4).await;
     let (claim, other) = (api.claim(1).await, api.claim(1).await);
-    answered(api.delete(&format!("{PATH}/{}", ids[3])), 204).await;
+    answered(api.delete(&format!("{MESSAGES}/{}", ids[3])), 204).await;
     let elsewhere = api.post_bodies("other", &[json!(1)]).await.remove(0);
 
     for id in [&ids[1], &ids[2], &ids[3], &elsewhere, &ids[0].to_uppercase(), UNKNOWN, "x", "%00", "%FF"] {

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{INVALID_PARAMETER, INVALID_REQUEST, OTHER_CLIENT, Project, answered, new_project, pick, refused, text};
+use super::{
+    INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, OTHER_CLIENT, Project, answered, new_project, pick, refused, text,
+};
 use support::sukkal::CLIENT;
 
-const PATH: &str = "/v2/queues/q/messages";
 /// Maximum duration of a test, in seconds.
 const TEST_S: i64 = 60;
 
@@ -18,7 +19,7 @@ const KEYS: [&str; 10] =
 
 /// Returns the messages of a list that includes all of them.
 async fn listed(api: &Project, query: &str) -> Vec<Value> {
-    let path = format!("{PATH}?echo=true&include_claimed=true&include_delayed=true&include_state=true{query}");
+    let path = format!("{MESSAGES}?echo=true&include_claimed=true&include_delayed=true&include_state=true{query}");
     let mut page = answered(api.get(&path), 200).await.json();
     page["messages"].as_array_mut().unwrap().drain(..).collect()
 }
@@ -72,17 +73,17 @@ async fn lists_and_gets_show_the_same_states_on_request() {
     let expected: Vec<Value> = listed(&api, "").await.into_iter().map(without_age).collect();
     assert_eq!(pick(&expected.clone().into(), "client_id"), [json!(CLIENT), Value::Null]);
 
-    let path = format!("{PATH}?ids={},{}&include_state=true", ids[0], ids[1]);
+    let path = format!("{MESSAGES}?ids={},{}&include_state=true", ids[0], ids[1]);
     let mut some = answered(api.get(&path), 200).await.json();
     let some: Vec<Value> = some["messages"].as_array_mut().unwrap().drain(..).map(without_age).collect();
     assert_eq!(some, expected);
     for (id, expected) in ids.iter().zip(&expected) {
-        let one = answered(api.get(&format!("{PATH}/{id}?include_state=true")), 200).await.json();
+        let one = answered(api.get(&format!("{MESSAGES}/{id}?include_state=true")), 200).await.json();
         assert_eq!(without_age(one), *expected);
-        let plain = answered(api.get(&format!("{PATH}/{id}?include_state=false")), 200).await.json();
+        let plain = answered(api.get(&format!("{MESSAGES}/{id}?include_state=false")), 200).await.json();
         assert_eq!(plain.as_object().unwrap().keys().collect::<Vec<_>>(), KEYS[..5]);
     }
-    refused(api.get(&format!("{PATH}?include_state=perhaps")), 400, INVALID_PARAMETER).await;
+    refused(api.get(&format!("{MESSAGES}?include_state=perhaps")), 400, INVALID_PARAMETER).await;
 }
 
 #[tokio::test]
@@ -90,18 +91,18 @@ async fn the_links_of_a_list_keep_include_state() {
     let api = new_project();
     let ids = api.post_bodies("q", &[json!(0), json!(1)]).await;
 
-    let page = answered(api.get(&format!("{PATH}?echo=true&limit=1&include_state=yes")), 200).await.json();
+    let page = answered(api.get(&format!("{MESSAGES}?echo=true&limit=1&include_state=yes")), 200).await.json();
 
     let query = "limit=1&echo=true&include_delayed=true&include_state=true";
-    assert_eq!(page["links"][0]["href"], format!("{PATH}?{query}&marker={}", ids[0]));
-    let waited = answered(api.get(&format!("{PATH}?echo=true&wait=1&include_state=true")), 200).await.json();
+    assert_eq!(page["links"][0]["href"], format!("{MESSAGES}?{query}&marker={}", ids[0]));
+    let waited = answered(api.get(&format!("{MESSAGES}?echo=true&wait=1&include_state=true")), 200).await.json();
     assert_eq!(pick(&waited["messages"], "state"), ["available", "available"]);
 }
 
 #[tokio::test]
 async fn an_event_stream_has_no_states() {
     let api = new_project();
-    let stream = api.get(&format!("{PATH}?include_state=true")).header("Accept", "text/event-stream");
+    let stream = api.get(&format!("{MESSAGES}?include_state=true")).header("Accept", "text/event-stream");
 
     let description = refused(stream, 400, INVALID_REQUEST).await;
 

@@ -104,6 +104,9 @@ const NO_ROUTE: &str = "404 Not Found";
 const NOT_FOUND: &str = "Not found";
 const CONFLICT: &str = "Resource conflict";
 
+/// The paths of the queue that most tests use.
+const MESSAGES: &str = "/v2/queues/q/messages";
+const CLAIMS: &str = "/v2/queues/q/claims";
 pub(crate) const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 /// Environment variable with the key that messages are encrypted with, and the default key of the
 /// tests.
@@ -162,6 +165,18 @@ fn new_project() -> Project {
 /// Returns a new project on the shared server whose store has a movable clock.
 fn new_movable_project() -> Project {
     Project::of(&Server::shared_movable(), &format!("project-{}", Uuid::new_v4()))
+}
+
+/// Returns a new project on that server whose queue `q` has a message for each number below
+/// `count`, and their ids.
+async fn with_messages(count: usize) -> (Project, Vec<String>) {
+    let api = new_movable_project();
+    let ids = api.post_bodies("q", &numbers(0..count)).await;
+    (api, ids)
+}
+
+fn numbers(range: impl Iterator<Item = usize>) -> Vec<Value> {
+    range.map(Value::from).collect()
 }
 
 impl Project {

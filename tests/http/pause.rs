@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
-use super::{Answer, answered, new_project, pick, send};
+use super::{Answer, CLAIMS, MESSAGES, answered, new_project, pick, send};
 use support::redis::RedisServer;
 use support::sukkal::{Api, Sukkal};
-
-const CLAIMS: &str = "/v2/queues/q/claims";
-const MESSAGES: &str = "/v2/queues/q/messages";
 
 async fn pause(api: &Api) {
     assert_eq!(answered(api.request(Method::POST, "/v2/queues/q/pause"), 204).await.text, "");

@@ -3,10 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID_BODY, INVALID_REQUEST, Project, Server, answered, follow, new_project, pick, refused};
+use super::{INVALID_BODY, INVALID_REQUEST, MESSAGES, Project, Server, answered, follow, new_project, pick, refused};
 use support::sukkal::Sukkal;
-
-const MESSAGES: &str = "/v2/queues/q/messages";
 
 /// Returns a value of each type, and the values on both sides of each bound.
 fn values() -> Vec<Value> {

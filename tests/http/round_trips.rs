@@ -11,7 +11,6 @@ use support::waiting::block_until;
 const POSTS: usize = 10;
 /// Number of times that something is counted, of which the lowest counts.
 const TRIALS: usize = 3;
-const MESSAGES: &str = "/v2/queues/q/messages";
 
 /// Returns how often Redis has executed a command. Commands inside scripts count too, so only
 /// commands that no script uses show how often the service sent them.

@@ -6,8 +6,6 @@ use support::events::Events;
 use support::sukkal::CLIENT;
 use support::waiting::block_until;
 
-const MESSAGES: &str = "/v2/queues/q/messages";
-
 const SHOWS_STATES: &str =
     "\"include_state\" is not allowed with a pre-signed URL, because it shows other clients and their claims";
 

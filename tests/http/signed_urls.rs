@@ -12,7 +12,6 @@ use support::sukkal::CLIENT;
 pub(super) const SECRET: &str = "a secret of these tests";
 pub(super) const EXPIRES: &str = "2099-01-01T00:00:00";
 const AMBIGUOUS: &str = "Ambiguous identification";
-const MESSAGES: &str = "/v2/queues/q/messages";
 pub(super) const NOT_SIGNED: &str = "The URL-Signature does not allow this request.";
 
 /// Returns a new project on a server that signs URLs.

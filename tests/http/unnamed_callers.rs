@@ -6,7 +6,6 @@ use super::*;
 use support::events::Events;
 use support::sukkal::CLIENT;
 
-const MESSAGES: &str = "/v2/queues/q/messages";
 const PAGE: &str = "https://app.example.com";
 
 /// Starts a server with a default project, an optional client id and an allowed origin, and returns

@@ -6,12 +6,13 @@ use reqwest::RequestBuilder;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::{Answer, INVALID_PARAMETER, INVALID_REQUEST, Project, answered, new_project, pick, post_as, refused, send};
+use super::{
+    Answer, INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, Project, answered, new_project, pick, post_as, refused, send,
+};
 use support::waiting::block_until;
 
 /// Wait time in seconds. It is much longer than any response of these tests may take.
 const LONG_S: u32 = 30;
-const MESSAGES: &str = "/v2/queues/q/messages";
 
 impl Project {
     /// Returns how many processes are subscribed to the queue `q`.
