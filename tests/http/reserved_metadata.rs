@@ -36,8 +36,11 @@ fn accepted_values() -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-fn retry_policies() -> (Value, Value) {
+/// Returns valid and invalid policies. A delay that is not given has its default: 5 for the
+/// minimum, and 30 for the maximum.
+pub(super) fn retry_policies() -> (Value, Value) {
     let taken = json!([
+        {},
         {"retries_with_no_delay": 0, "minimum_delay_retries": 7, "maximum_delay_retries": i64::MAX},
         {"retries_with_no_delay": null, "retry_backoff_function": null, "ignore_subscription_override": null},
         {"retry_backoff_function": "linear"},

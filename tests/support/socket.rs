@@ -49,6 +49,14 @@ impl Socket {
         Self::over(Box::new(stream), &url.replace("http://", "ws://"), project, headers).await
     }
 
+    /// Returns the status with which the server refuses to open a WebSocket.
+    pub async fn refusal(url: &str, project: &str, headers: &[(&str, &str)]) -> u16 {
+        match Self::try_open(url, project, headers).await {
+            Err(Error::Http(response)) => response.status().as_u16(),
+            other => panic!("{headers:?}: {:?}", other.map(|_| "a socket")),
+        }
+    }
+
     /// Opens a WebSocket at `https://HOST:PORT/PATH`, where the server has a certificate of this
     /// authority.
     pub async fn open_with_tls(url: &str, project: &str, authority: &Authority) -> Self {

@@ -5,13 +5,13 @@
 //! `SUKKAL_SOCKETS` sets the number of messages. `SUKKAL_SEED` repeats the choices of a campaign,
 //! but not its timing.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use sukkal_storage::embedded::EmbeddedStore;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::PATH;
@@ -20,7 +20,7 @@ use support::random::{self, Random};
 use support::redis::RedisServer;
 use support::socket::{Received, Socket};
 use support::sukkal::Api;
-use support::test_bed::{Server, TestBed};
+use support::test_bed::{Server, ServerUrls, TestBed};
 use support::{campaign, report};
 
 const SERVERS: usize = 2;
@@ -37,7 +37,6 @@ const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "alwa
 /// The roles of the actors that choose.
 const POSTER: u64 = 1;
 const READER: u64 = 2;
-const KILLER: u64 = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_resume_miss_and_repeat_nothing_over_redis() {
@@ -50,19 +49,11 @@ async fn clients_that_resume_miss_and_repeat_nothing_over_an_embedded_store() {
     run("memory", TestBed::Embedded(EmbeddedStore::in_memory().unwrap())).await;
 }
 
-/// The addresses of the servers.
-type Urls = Arc<RwLock<Vec<String>>>;
-
-fn url(urls: &Urls, random: &mut Random) -> String {
-    let urls = urls.read().unwrap_or_else(PoisonError::into_inner);
-    urls[random.below(urls.len())].clone()
-}
-
 async fn run(name: &str, store: TestBed) {
     let seed = random::seed();
     let count = campaign::size("SUKKAL_SOCKETS", MESSAGES);
     let mut servers: Vec<Server> = (0..SERVERS).map(|_| store.serve(&[])).collect();
-    let urls: Urls = Arc::new(RwLock::new(servers.iter().map(|server| server.url("")).collect()));
+    let urls = Arc::new(ServerUrls::of(&servers));
     let (done, all_posted) = watch::channel(None);
     let mut readers = JoinSet::new();
     for number in 0..READERS {
@@ -73,18 +64,13 @@ async fn run(name: &str, store: TestBed) {
         posters.spawn(post(urls.clone(), Random::new(seed, POSTER, number), number, count / POSTERS));
     }
 
-    let (mut random, mut kills) = (Random::new(seed, KILLER, 0), 0);
+    let mut kills = 0;
     while !posters.is_empty() {
         tokio::select! {
             posted = posters.join_next() => { posted.unwrap().unwrap(); }
             () = sleep(KILL_PAUSE) => {
-                let killed = random.below(SERVERS);
-                let (old, started) = block_in_place(|| {
-                    servers[killed].kill();
-                    (std::mem::replace(&mut servers[killed], store.serve(&[])), servers[killed].url(""))
-                });
-                drop(old);
-                urls.write().unwrap_or_else(PoisonError::into_inner)[killed] = started;
+                let store = store.clone();
+                servers = urls.replace_one(servers, move || store.serve(&[])).await;
                 kills += 1;
             }
         }
@@ -106,12 +92,12 @@ async fn run(name: &str, store: TestBed) {
 }
 
 /// Posts messages one after another, each until it is acknowledged.
-async fn post(urls: Urls, mut random: Random, poster: usize, count: usize) {
+async fn post(urls: Arc<ServerUrls>, mut random: Random, poster: usize, count: usize) {
     for number in 0..count {
         let body = json!({ "messages": [{ "body": format!("{poster}-{number}"), "ttl": 3600 }] });
         let start = Instant::now();
         loop {
-            let api = Api::new(url(&urls, &mut random), "p");
+            let api = Api::new(urls.choose(&mut random), "p");
             let request =
                 api.post("/v2/queues/q/messages", &body).header("Idempotency-Key", format!("{poster}-{number}"));
             match request.timeout(Duration::from_secs(5)).send().await {
@@ -126,14 +112,18 @@ async fn post(urls: Urls, mut random: Random, poster: usize, count: usize) {
 
 /// Reads over one connection after another until all messages have arrived. Returns their ids, and
 /// the number of connections.
-async fn read(urls: Urls, mut random: Random, mut all_posted: watch::Receiver<Option<usize>>) -> (Vec<String>, usize) {
+async fn read(
+    urls: Arc<ServerUrls>,
+    mut random: Random,
+    mut all_posted: watch::Receiver<Option<usize>>,
+) -> (Vec<String>, usize) {
     let (mut ids, mut opened): (Vec<String>, usize) = (Vec::new(), 0);
     let is_complete = |ids: &Vec<String>, posted: &Option<usize>| posted.is_some_and(|posted| ids.len() >= posted);
     loop {
         if is_complete(&ids, &all_posted.borrow_and_update()) {
             return (ids, opened);
         }
-        let Ok(socket) = Socket::try_open(&(url(&urls, &mut random) + PATH), "p", &[]).await else {
+        let Ok(socket) = Socket::try_open(&(urls.choose(&mut random) + PATH), "p", &[]).await else {
             sleep(Duration::from_millis(10)).await;
             continue;
         };

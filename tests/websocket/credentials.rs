@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use tokio_tungstenite::tungstenite::Error;
 
 use super::authentication::{STRATEGIES, authenticate, headers, start_with_keystone};
 use super::{open, post, start_here};
@@ -29,10 +28,7 @@ async fn a_json_web_token_opens_a_connection_until_it_expires() {
     let until = |end| format!("Bearer {}", provider.token_until("first", "p", end));
     let mut by_frame = Socket::open(&url, "p").await;
     for refused in [until(SystemTime::now() - HOUR), format!("Bearer {}", foreign.token("first", "p"))] {
-        match Socket::try_open(&url, "p", &[("Authorization", &refused)]).await {
-            Err(Error::Http(response)) => assert_eq!(response.status().as_u16(), 401),
-            other => panic!("{:?}", other.map(|_| "a socket")),
-        }
+        assert_eq!(Socket::refusal(&url, "p", &[("Authorization", &refused)]).await, 401);
         assert_eq!(authenticate(&mut by_frame, "Authorization", &refused).await.0, 401);
         assert_eq!(by_frame.ask("queue_list", json!({})).await.0, 403);
     }

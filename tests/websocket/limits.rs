@@ -7,9 +7,9 @@ use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
-use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::authentication::{authenticate, start_with_keystone};
 use super::{PATH, notification, open, post, start, start_here};
@@ -66,10 +66,7 @@ async fn no_more_connections_are_opened_than_the_limit() {
     let sukkal = start(&[("SUKKAL_WEBSOCKET__MAX_CONNECTIONS", "2")]);
     let mut first = open(&sukkal).await;
     let second = open(&sukkal).await;
-    match Socket::try_open(&sukkal.url(PATH), "p", &[]).await {
-        Err(Error::Http(response)) => assert_eq!(response.status().as_u16(), 503),
-        other => panic!("{:?}", other.map(|_| "a socket")),
-    }
+    assert_eq!(Socket::refusal(&sukkal.url(PATH), "p", &[]).await, 503);
     assert_eq!(first.ask("queue_list", json!({})).await.0, 200);
     drop(second);
     until("a place becomes free", async || Socket::try_open(&sukkal.url(PATH), "p", &[]).await.is_ok()).await;

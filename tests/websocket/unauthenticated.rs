@@ -7,11 +7,11 @@ use serde_json::json;
 use tokio::time::{Instant, interval};
 use tokio_tungstenite::tungstenite::Message;
 
+use super::authentication::signed_headers;
 use super::{PATH, open, start};
 use crate::auth::stub_keystone::{self, StubKeystone, described};
 use crate::http::answered;
 use support::socket::{Received, Socket};
-use support::sukkal::CLIENT;
 use support::waiting::{in_time, until_some};
 
 /// More requests than the rate allows in a second.
@@ -82,12 +82,7 @@ async fn a_connection_that_does_not_authenticate_in_time_is_closed_whatever_it_s
     let api = sukkal.project("p");
     let share = api.post("/v2/queues/q/share", &json!({ "paths": ["messages"], "methods": ["POST"] }));
     let shared = answered(share.header("X-Auth-Token", "good"), 200).await.json();
-    let mut signed = json!({ "Client-ID": CLIENT, "X-Project-ID": "p" });
-    for (name, key) in
-        [("URL-Signature", "signature"), ("URL-Paths", "paths"), ("URL-Methods", "methods"), ("URL-Expires", "expires")]
-    {
-        signed[name] = shared[key].clone();
-    }
+    let signed = signed_headers(&shared);
     let start = Instant::now();
     let mut unknown = open(&sukkal).await;
     let mut holder = open(&sukkal).await;

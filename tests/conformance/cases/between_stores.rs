@@ -8,7 +8,6 @@ use serde_json::json;
 use sukkal_domain::{Body, MessageId, NewMessage, QueueId, Redrive, Selection, TaskId, TaskState};
 use sukkal_storage::{Arrival, Destinations, Error, LeaseFence, MovedBatch, QueueEpoch, RedriveStep};
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use super::redrives::{all_to, progress};
 use crate::conformance::support::drivers;
@@ -123,17 +122,9 @@ impl TwoStores {
         .await;
     }
 
-    /// Creates a redrive and takes its lease.
-    async fn start_redrive(&self, queue: &QueueId, redrive: &Redrive) -> (TaskId, LeaseFence) {
-        let subject = self.of(queue);
-        let id = subject.create_redrive(queue, redrive).await;
-        let fence = subject.store().take_task_lease(queue, id, Uuid::new_v4()).await.expect(OK);
-        (id, fence.expect("nobody has it"))
-    }
-
     /// Starts a redrive whose first step is interrupted by the network.
     async fn interrupted_redrive(&self, queue: &QueueId, redrive: &Redrive, network: Network) -> (TaskId, LeaseFence) {
-        let (id, fence) = self.start_redrive(queue, redrive).await;
+        let (id, fence) = self.of(queue).start_redrive(queue, redrive).await;
         self.set_network(network);
         self.of(queue).store().redrive_step(queue, id, fence).await.expect_err("the network is broken");
         (id, fence)
@@ -305,7 +296,7 @@ async fn a_redrive_returns_dead_letters_to_their_origins(stores: &TwoStores) {
     stores.far.post(&dead, &messages(LONG_S, 1)).await;
     let before = stores.far.contents(&dead).await;
 
-    let (id, fence) = stores.start_redrive(&dead, &ALL).await;
+    let (id, fence) = stores.far.start_redrive(&dead, &ALL).await;
     for network in [Network::Down, Network::LosesReplies, Network::LosesReplies] {
         stores.set_network(network);
         stores.far.store().redrive_step(&dead, id, fence).await.expect_err("the network is broken");

@@ -124,18 +124,8 @@ impl Subject {
         limit: usize,
         not_from: Option<ClientId>,
     ) -> Vec<MessageId> {
-        let mut feed: Vec<MessageId> = Vec::new();
-        loop {
-            let after = feed.last().map(|id| id.rank());
-            let scope = Scope { claimed: true, delayed: false };
-            let listing = Listing { after, not_from: not_from.clone(), scope, ..Listing::first(limit) };
-            let page = self.store().list_messages(queue, &listing).await.expect(OK).messages;
-            assert!(page.len() <= limit, "{} messages on a page of {limit}", page.len());
-            if page.is_empty() {
-                return feed;
-            }
-            feed.extend(ids_of(&page));
-        }
+        let scope = Scope { claimed: true, delayed: false };
+        self.pages_from(queue, Listing { not_from, scope, ..Listing::first(limit) }).await
     }
 
     /// Asserts that stats and feeds show exactly these available and claimed messages, both in

@@ -32,24 +32,35 @@ async fn advance_to_shortly_before(subject: &Subject, queue: &QueueId, moment_us
     subject.advance(queue, Duration::from_micros(moment_us - FIRST_READ_BEFORE_US - now_us)).await;
 }
 
+/// Asserts that something ends after the first and before the second of two times of the queue's
+/// clock. Repeats the read from shortly before until it shows the end.
+pub(in crate::conformance) async fn assert_ends_between(
+    subject: &Subject,
+    queue: &QueueId,
+    [first_us, last_us]: [u64; 2],
+    mut has_ended: impl AsyncFnMut() -> bool,
+) {
+    advance_to_shortly_before(subject, queue, first_us).await;
+    loop {
+        let (before_us, _) = clock_us(subject, queue).await;
+        let is_over = has_ended().await;
+        let (after_us, _) = clock_us(subject, queue).await;
+
+        if is_over {
+            assert!(after_us >= first_us, "the end is {} µs early", first_us - after_us);
+            return;
+        }
+        assert!(before_us < last_us, "the end is {} µs late", before_us - last_us);
+    }
+}
+
 pub(in crate::conformance) async fn a_message_expires_on_the_whole_second_after_its_ttl(subject: &Subject) {
     let queue = subject.queue("q").await;
     for ttl_s in [60, 61, 3_600, 1_209_600] {
         let id = subject.post(&queue, &[message(ttl_s, 0)]).await[0];
         let expiry_us = expiry_us(id, ttl_s);
-        advance_to_shortly_before(subject, &queue, expiry_us).await;
-
-        loop {
-            let (before_us, _) = clock_us(subject, &queue).await;
-            let found = subject.found(&queue, &[id]).await;
-            let (after_us, _) = clock_us(subject, &queue).await;
-
-            if found.is_empty() {
-                assert!(after_us >= expiry_us, "missing {} µs before its expiry", expiry_us - after_us);
-                break;
-            }
-            assert!(before_us < expiry_us, "still there {} µs after its expiry", before_us - expiry_us);
-        }
+        let is_gone = async || subject.found(&queue, &[id]).await.is_empty();
+        assert_ends_between(subject, &queue, [expiry_us; 2], is_gone).await;
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sukkal_domain::{MessageId, NewMessage, Order, QueueId, Scope};
+use sukkal_domain::{MessageId, NewMessage, Order, Scope};
 use sukkal_storage::Listing;
 
 use crate::conformance::support::subject::{LONG_S, Subject, client, ids_of, messages};
@@ -18,21 +18,6 @@ fn reversed(ids: &[MessageId]) -> Vec<MessageId> {
     ids.iter().rev().copied().collect()
 }
 
-impl Subject {
-    /// Returns the ids of all pages from this one on.
-    async fn pages_from(&self, queue: &QueueId, listing: &Listing) -> Vec<MessageId> {
-        let (mut listing, mut feed) = (listing.clone(), Vec::new());
-        loop {
-            let page = self.page_of(queue, &listing).await.messages;
-            let Some(last) = page.last() else {
-                return feed;
-            };
-            listing.after = Some(last.id.rank());
-            feed.extend(ids_of(&page));
-        }
-    }
-}
-
 pub(in crate::conformance) async fn pages_of_any_size_cover_the_whole_feed(subject: &Subject) {
     let queue = subject.queue("q").await;
     assert_eq!(ids_of(&subject.page_of(&queue, &newest(10)).await.messages), []);
@@ -40,10 +25,10 @@ pub(in crate::conformance) async fn pages_of_any_size_cover_the_whole_feed(subje
     let ids = subject.post(&queue, &messages(LONG_S, 130)).await;
 
     for limit in [1, 2, 49, 50, 130, 131, 1_000] {
-        assert_eq!(subject.pages_from(&queue, &newest(limit)).await, reversed(&ids), "pages of {limit}");
+        assert_eq!(subject.pages_from(&queue, newest(limit)).await, reversed(&ids), "pages of {limit}");
     }
     for (position, marker) in ids.iter().enumerate().step_by(13) {
-        let older = subject.pages_from(&queue, &Listing { after: Some(marker.rank()), ..newest(7) }).await;
+        let older = subject.pages_from(&queue, Listing { after: Some(marker.rank()), ..newest(7) }).await;
         assert_eq!(older, reversed(&ids[..position]));
     }
 }
@@ -54,7 +39,7 @@ pub(in crate::conformance) async fn a_marker_keeps_its_position_when_its_message
 
     subject.delete_messages(&queue, &[ids[3], ids[1]]).await;
 
-    let older = subject.pages_from(&queue, &Listing { after: Some(ids[3].rank()), ..newest(10) }).await;
+    let older = subject.pages_from(&queue, Listing { after: Some(ids[3].rank()), ..newest(10) }).await;
     assert_eq!(older, [ids[2], ids[0]]);
 }
 
@@ -90,7 +75,7 @@ pub(in crate::conformance) async fn a_page_has_available_claimed_and_delayed_mes
     for limit in [1, 3, 10] {
         let listed = async |claimed, delayed| {
             let scope = Scope { claimed, delayed };
-            subject.pages_from(&queue, &Listing { scope, ..newest(limit) }).await
+            subject.pages_from(&queue, Listing { scope, ..newest(limit) }).await
         };
         assert_eq!(listed(false, false).await, [ids[5], ids[4], ids[2]]);
         assert_eq!(listed(true, false).await, reversed(&ids));
@@ -108,6 +93,6 @@ pub(in crate::conformance) async fn two_thousand_excluded_messages_do_not_hide_o
 
     for limit in [1, 2, 600] {
         let listing = Listing { not_from: Some(client(1)), ..newest(limit) };
-        assert_eq!(subject.pages_from(&queue, &listing).await, reversed(&others), "pages of {limit}");
+        assert_eq!(subject.pages_from(&queue, listing).await, reversed(&others), "pages of {limit}");
     }
 }

@@ -7,7 +7,7 @@ use sukkal_domain::{
     Message, MessageId, NewMessage, Origin, QueueId, QueueKind, QueueName, Redrive, Selection, Sharding, Task, TaskId,
     TaskState, Tenant,
 };
-use sukkal_storage::{RedriveStep, TaskCreation, run_redrive};
+use sukkal_storage::{LeaseFence, RedriveStep, TaskCreation, run_redrive};
 use uuid::Uuid;
 
 use super::fair_helpers::in_shard;
@@ -58,6 +58,17 @@ impl Subject {
             other => panic!("no redrive: {other:?}"),
         }
         id
+    }
+
+    /// Creates a redrive and takes its lease.
+    pub(in crate::conformance) async fn start_redrive(
+        &self,
+        queue: &QueueId,
+        redrive: &Redrive,
+    ) -> (TaskId, LeaseFence) {
+        let id = self.create_redrive(queue, redrive).await;
+        let fence = self.store().take_task_lease(queue, id, Uuid::new_v4()).await.expect("the store answers");
+        (id, fence.expect("nobody has it"))
     }
 
     /// Creates a redrive, runs it until it ends, and returns it.
@@ -281,8 +292,7 @@ pub(in crate::conformance) async fn a_pace_and_a_limit_apply_only_to_messages_th
         (Redrive { selection: named, per_second: Some(1), ..ALL }, 3, 2, 4),
         (Redrive { per_second: Some(1), ..ALL }, 2, 300, 7),
     ] {
-        let id = subject.create_redrive(&dead, &redrive).await;
-        let fence = subject.store().take_task_lease(&dead, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+        let (id, fence) = subject.start_redrive(&dead, &redrive).await;
         let mut steps = 1;
         while let RedriveStep::Continue { moved, .. } = subject.store().redrive_step(&dead, id, fence).await.unwrap() {
             assert!(moved <= 1, "{moved} messages in a step");
@@ -307,8 +317,7 @@ pub(in crate::conformance) async fn messages_that_arrive_later_are_not_covered(s
         assert!(polls < 10_000, "the dead letters do not arrive");
     }
     subject.set_metadata(&queue, dead_lettering()).await;
-    let id = subject.create_redrive(&dead, &ALL).await;
-    let fence = subject.store().take_task_lease(&dead, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&dead, &ALL).await;
 
     let mut steps = 0;
     while let RedriveStep::Continue { .. } = subject.store().redrive_step(&dead, id, fence).await.unwrap() {
@@ -332,8 +341,7 @@ pub(in crate::conformance) async fn large_messages_move_in_short_steps(subject: 
     }
     for selection in [Selection::Ids(ids), Selection::All] {
         let (from, to) = if selection == Selection::All { (&other, &queue) } else { (&queue, &other) };
-        let id = subject.create_redrive(from, &Redrive { selection, ..all_to(to) }).await;
-        let fence = subject.store().take_task_lease(from, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+        let (id, fence) = subject.start_redrive(from, &Redrive { selection, ..all_to(to) }).await;
 
         while let RedriveStep::Continue { moved, .. } = subject.store().redrive_step(from, id, fence).await.unwrap() {
             assert!(moved <= 2, "{moved} messages of 200 KB in a step");

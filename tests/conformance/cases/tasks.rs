@@ -35,8 +35,7 @@ pub(in crate::conformance) async fn one_task_of_a_queue_runs_at_a_time(subject: 
 pub(in crate::conformance) async fn a_stopped_task_moves_nothing_more(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 250)).await;
-    let id = subject.create_redrive(&queue, &all_to(&other)).await;
-    let fence = subject.store().take_task_lease(&queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&queue, &all_to(&other)).await;
     let step = subject.store().redrive_step(&queue, id, fence).await;
     assert_eq!(step, Ok(RedriveStep::Continue { moved: 100, per_second: None }));
 
@@ -103,8 +102,7 @@ pub(in crate::conformance) async fn a_process_without_the_lease_can_change_nothi
 pub(in crate::conformance) async fn maintenance_continues_a_task_whose_lease_has_expired(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 250)).await;
-    let id = subject.create_redrive(&queue, &all_to(&other)).await;
-    let fence = subject.store().take_task_lease(&queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&queue, &all_to(&other)).await;
     subject.store().redrive_step(&queue, id, fence).await.expect("the store answers");
 
     subject.run_maintenance().await;
@@ -121,8 +119,7 @@ pub(in crate::conformance) async fn maintenance_continues_a_task_whose_lease_has
 pub(in crate::conformance) async fn a_purge_of_the_queue_ends_its_task(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 250)).await;
-    let id = subject.create_redrive(&queue, &all_to(&other)).await;
-    let fence = subject.store().take_task_lease(&queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&queue, &all_to(&other)).await;
     subject.store().redrive_step(&queue, id, fence).await.expect("the store answers");
 
     subject.store().purge_queue(&queue).await.expect("the store answers");
@@ -137,8 +134,7 @@ pub(in crate::conformance) async fn a_purge_of_the_queue_ends_its_task(subject: 
 pub(in crate::conformance) async fn deleting_a_queue_deletes_its_tasks(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 250)).await;
-    let id = subject.create_redrive(&queue, &all_to(&other)).await;
-    let fence = subject.store().take_task_lease(&queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&queue, &all_to(&other)).await;
     subject.store().redrive_step(&queue, id, fence).await.expect("the store answers");
 
     subject.delete(&queue).await;
@@ -155,8 +151,7 @@ pub(in crate::conformance) async fn a_task_whose_target_is_deleted_fails(subject
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 250)).await;
     let redrive = Redrive { selection: Selection::First(240), ..all_to(&other) };
-    let id = subject.create_redrive(&queue, &redrive).await;
-    let fence = subject.store().take_task_lease(&queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&queue, &redrive).await;
     subject.store().redrive_step(&queue, id, fence).await.expect("the store answers");
 
     subject.delete(&other).await;
@@ -173,8 +168,7 @@ pub(in crate::conformance) async fn a_task_whose_target_is_deleted_fails(subject
 pub(in crate::conformance) async fn a_redrive_keeps_to_its_pace(subject: &Subject) {
     let (queue, other) = (subject.queue("q").await, subject.queue("other").await);
     subject.post(&queue, &messages(LONG_S, 7)).await;
-    let id = subject.create_redrive(&queue, &Redrive { per_second: Some(5), ..all_to(&other) }).await;
-    let fence = subject.store().take_task_lease(&queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(&queue, &Redrive { per_second: Some(5), ..all_to(&other) }).await;
 
     let step = subject.store().redrive_step(&queue, id, fence).await;
 

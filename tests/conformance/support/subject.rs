@@ -277,17 +277,23 @@ impl Subject {
     pub(in crate::conformance) async fn pages(
         &self,
         queue: &QueueId,
-        mut after: Option<MessageId>,
+        after: Option<MessageId>,
         limit: usize,
         not_from: Option<ClientId>,
     ) -> Vec<MessageId> {
+        let listing = Listing { after: after.map(MessageId::rank), not_from, ..Listing::first(limit) };
+        self.pages_from(queue, listing).await
+    }
+
+    /// Returns the ids of all pages from this one on.
+    pub(in crate::conformance) async fn pages_from(&self, queue: &QueueId, mut listing: Listing) -> Vec<MessageId> {
         let mut feed = Vec::new();
         loop {
-            let page = self.list_for(queue, after, limit, not_from.clone()).await;
+            let page = self.page_of(queue, &listing).await.messages;
             let Some(last) = page.last() else {
                 return feed;
             };
-            after = Some(last.id);
+            listing.after = Some(last.id.rank());
             feed.extend(ids_of(&page));
         }
     }

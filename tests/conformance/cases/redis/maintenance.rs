@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use sukkal_domain::{QueueId, TaskState};
 use sukkal_storage::Schedule;
-use uuid::Uuid;
 
 use super::keys::existing_parts;
 use crate::conformance::cases::redrives::all_to;
@@ -92,8 +91,7 @@ async fn the_due_index_names_a_queue_whose_task_nobody_works_on() {
     let (queue, target) = (&queues[5], &queues[6]);
     // The lease that this process takes ends a second before the present.
     subject.rewind(queue, Duration::from_secs(11)).await;
-    let id = subject.create_redrive(queue, &all_to(target)).await;
-    let fence = subject.store().take_task_lease(queue, id, Uuid::new_v4()).await.unwrap().expect("nobody has it");
+    let (id, fence) = subject.start_redrive(queue, &all_to(target)).await;
     assert_eq!(subject.store().maintain(&NEXT).await, Ok(1), "a new task is due at once");
     subject.store().redrive_step(queue, id, fence).await.expect("the lease is left alone");
     subject.advance(queue, Duration::from_secs(11)).await;
