@@ -16,6 +16,7 @@ mod moves;
 mod outage;
 mod retirement;
 mod spread;
+mod virtual_pool;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -103,16 +103,11 @@ pub trait MessageStore: QueueStore {
     /// Messages that were already delivered as often as the queue allows become dead letters
     /// instead, as in a claim.
     ///
-    /// The caller chooses an id for the pop. If [`Self::pops_are_final`], the messages are deleted
-    /// in the same step. Otherwise they are claimed, and [`Self::complete_pop`] deletes them. If
-    /// that is not called within a minute, they return to the queue. After an error, the caller
+    /// The caller chooses an id for the pop. If [`Popped::is_final`], the messages are deleted in
+    /// the same step. Otherwise they are claimed, and [`Self::complete_pop`] deletes them. If that
+    /// is not called within a minute, they return to the queue. After an error, the caller
     /// withdraws the claim whose id is that of the pop, because the store may have taken messages.
     async fn pop_messages(&self, queue: &QueueId, pop: ClaimId, limit: usize) -> Result<Taken<Vec<Popped>>, Error>;
-
-    /// Returns whether a pop deletes its messages, because its outcome is always known.
-    fn pops_are_final(&self) -> bool {
-        true
-    }
 
     /// Deletes the messages of a pop.
     async fn complete_pop(&self, _queue: &QueueId, _pop: ClaimId) -> Result<(), Error> {
@@ -247,6 +242,8 @@ pub struct Popped {
     /// How long the message was available before this pop; `None` if a claim had returned it
     /// before.
     pub pickup_delay: Option<Duration>,
+    /// Whether the pop has deleted the message. A store does that if it always knows the outcome.
+    pub is_final: bool,
     pub(super) record: Bytes,
     pub(super) entry: Bytes,
     pub(super) shard: Option<u16>,

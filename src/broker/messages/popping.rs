@@ -58,7 +58,7 @@ impl Broker {
                 return Ok(Taken::Paused);
             }
         };
-        let is_final = store.pops_are_final();
+        let is_final = popped.iter().all(|one| one.is_final);
         let DecryptedPop { messages: value, readable, failed } = self.encryption.decrypt_popped(queue, popped);
         if let Some((unreadable, error)) = failed {
             let restored = self.writes.spawn(self.clone().restore_until_stored(queue.clone(), unreadable));

@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
             Operation::Pop(limit) => drop(self.pop(limit).await),
             Operation::PopForRestore(limit) => {
                 let popped = self.pop(limit).await;
-                if self.subject.store().pops_are_final() {
+                if popped.iter().all(|one| one.is_final) {
                     self.popped.push(popped);
                 }
             }

@@ -10,9 +10,7 @@ mod size;
 mod tokens;
 
 use serde_json::json;
-use sukkal_domain::{
-    Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, QueueId, Rank, Revision, Scope,
-};
+use sukkal_domain::{Body, ClientId, ClientIdRule, Message, Metadata, NewMessage, QueueId, Rank, Revision, Scope};
 use sukkal_storage::embedded::EmbeddedStore;
 use sukkal_storage::{Driver, Error, Listing, Maintenance, PostOutcome, QueueStore};
 

@@ -16,14 +16,18 @@ use super::{Deployment, Management, POOLS, PROJECT, until};
 use support::redis::RedisServer;
 use support::test_bed::open_movable;
 
+/// Options of a store with a virtual pool.
+pub(super) fn options() -> pooled::Options {
+    let schedule = Schedule { pause: Duration::from_secs(86_400), walk: Duration::from_secs(86_400) };
+    let (redis, wait_max) = (RedisPools::new(TlsFiles::default(), Clock::Movable), Duration::from_secs(10));
+    pooled::Options { has_virtual_pool: true, schedule, redis, wait_max, cipher: None }
+}
+
 /// A process that moves queues of a deployment whose management store is at this URL. Its
 /// maintenance does nothing by itself.
 async fn mover(management: &str) -> PooledStore {
-    let schedule = Schedule { pause: Duration::from_secs(86_400), walk: Duration::from_secs(86_400) };
-    let (redis, wait_max) = (RedisPools::new(TlsFiles::default(), Clock::Movable), Duration::from_secs(10));
-    let options = pooled::Options { has_virtual_pool: true, schedule, redis, wait_max, cipher: None };
     let management = open_movable(management);
-    let store = PooledStore::over_redis(&management, options).unwrap();
+    let store = PooledStore::over_redis(&management, options()).unwrap();
     // On a busy machine, the store may not be connected yet.
     until("the pools are known", async || store.refresh_pools().await.is_ok()).await;
     store

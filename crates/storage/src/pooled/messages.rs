@@ -71,10 +71,6 @@ impl MessageStore for PooledStore {
         at!(self, queue, store => store.pop_messages(queue, pop, limit))
     }
 
-    fn pops_are_final(&self) -> bool {
-        false
-    }
-
     async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
         at!(self, queue, store => store.complete_pop(queue, pop))
     }

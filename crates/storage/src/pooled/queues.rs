@@ -132,7 +132,7 @@ impl PooledStore {
                 Ok(Some(Creation::Created)) => {
                     // If the pool seemed to refuse the queue to another process, it has another
                     // location.
-                    let ((), now) = join(self.announce(queue), self.0.management.find_location(queue)).await;
+                    let ((), now) = join(self.notify_of_location(queue), self.0.management.find_location(queue)).await;
                     if location.pool.is_none() || now?.is_some_and(|now| now.pool == location.pool) {
                         return Ok(Creation::Created);
                     }
@@ -273,9 +273,9 @@ impl PooledStore {
     /// Notifies the processes whose clients wait for messages of a queue, because it has another
     /// location now. A notification that is lost delays those clients, until they look again by
     /// themselves.
-    pub(super) async fn announce(&self, queue: &QueueId) {
+    pub(super) async fn notify_of_location(&self, queue: &QueueId) {
         if let Err(error) = self.0.management.notify_moved(queue).await {
-            debug!(%queue, %error, "cannot announce the location of a queue");
+            debug!(%queue, %error, "cannot notify of the location of a queue");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for messages of queues in pools.
 //!
 //! All stores of the process notify the same waiters. A watched queue is subscribed to in the
-//! management store, where a new location is announced, and in its pool.
+//! management store, which notifies of a new location, and in its pool.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl PooledStore {
 impl NotificationSource for WeakStore {
     async fn subscribe(&self, queue: &QueueId) -> Result<(), Error> {
         let store = self.upgrade()?;
-        // Comes first, so that a location that is announced after it was read is noticed.
+        // Comes first, so that a change of the location after it was read is noticed.
         store.0.management.subscribe_to(queue).await?;
         let location = store.0.management.find_location(queue).await?;
         store.subscribe_at(queue, location.and_then(|location| location.pool).as_ref()).await

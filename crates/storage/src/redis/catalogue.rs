@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::RedisStore;
 use super::keys::{self, QueueKeys};
 use super::registrations::{Mode, Registration, read_pool};
-use super::script::{LOCATION_REPLACE, QUEUE_ANNOUNCE};
+use super::script::{LOCATION_REPLACE, QUEUE_NOTIFY};
 use crate::{Catalogue, Epoch, Error, Location, LocationPage, NameRange};
 use sukkal_domain::{PoolName, ProjectId, QueueId};
 
@@ -71,7 +71,7 @@ impl Catalogue for RedisStore {
     }
 
     async fn notify_moved(&self, queue: &QueueId) -> Result<(), Error> {
-        self.connection.run(&QUEUE_ANNOUNCE, &QueueKeys::of(queue), &[]).await.map(drop)
+        self.connection.run(&QUEUE_NOTIFY, &QueueKeys::of(queue), &[]).await.map(drop)
     }
 }
 

@@ -146,10 +146,6 @@ impl MessageStore for RedisStore {
         }
     }
 
-    fn pops_are_final(&self) -> bool {
-        false
-    }
-
     async fn complete_pop(&self, queue: &QueueId, pop: ClaimId) -> Result<(), Error> {
         self.pops.complete(&self.connection, queue, pop).await
     }
@@ -280,7 +276,7 @@ fn read_popped(queue: &QueueId, pop: ClaimId, reply: &mut Reply) -> Result<Vec<P
         let decoded = Entry::decode(&entry)?;
         let message = record::message(id_of(queue, &decoded.key)?, &decoded, &record, now_us)?;
         let pickup_delay = decoded.delivery.is_none().then(|| message.pickup_delay(now_us));
-        Ok(Popped { message, pickup_delay, record, entry, shard: None, epoch: 0, pop })
+        Ok(Popped { message, pickup_delay, is_final: false, record, entry, shard: None, epoch: 0, pop })
     })
 }
 

@@ -40,7 +40,7 @@ impl Access {
 /// those that create or delete a queue, and those of maintenance and notifications. A post reports
 /// itself that a queue does not exist, and so do messages that arrive from another queue.
 const FOR_ANY_QUEUE: [&str; 6] =
-    ["dead_letter_post", "message_post", "queue_announce", "queue_apply_due", "queue_create", "queue_delete"];
+    ["dead_letter_post", "message_post", "queue_apply_due", "queue_create", "queue_delete", "queue_notify"];
 
 impl Script {
     /// Returns whether the function can be called for queues that must exist.
@@ -128,7 +128,7 @@ scripts! {
     REDRIVE_MOVE = Frees "redrive_move"
         [Queue Messages Ready InFlight Delayed Expirations Outbox Shards Tasks TaskLeases Due];
     REDRIVE_RETURN = Writes "redrive_return" [Queue Messages Ready Expirations Outbox Shards Tasks Due];
-    QUEUE_ANNOUNCE = Writes "queue_announce" [Queue];
+    QUEUE_NOTIFY = Writes "queue_notify" [Queue];
     LOCATION_REPLACE = Writes "location_replace" [];
     REGISTER = Writes "register" [];
     JANITOR_LEASE = Frees "janitor_lease" [];

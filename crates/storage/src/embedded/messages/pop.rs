@@ -37,7 +37,8 @@ pub(crate) async fn pop_messages(
                 let (pickup_delay, entry) =
                     (found.pickup_delay(&message, now_us), found.located.entry.encode(false).into());
                 let (record, shard) = (found.record, found.located.shard);
-                popped.push(Popped { message, pickup_delay, record, entry, shard, epoch: row.number, pop });
+                let epoch = row.number;
+                popped.push(Popped { message, pickup_delay, is_final: true, record, entry, shard, epoch, pop });
             }
             Ok(if popped.is_empty() { Taken::Nothing } else { Taken::Messages(popped) })
         })

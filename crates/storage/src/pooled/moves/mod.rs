@@ -127,7 +127,7 @@ impl Move<'_> {
         self.keep_pool().await?;
         target.redis.end_move(queue, located.epoch).await?;
         pooled.locate_at(queue, located).await?;
-        pooled.announce(queue).await;
+        pooled.notify_of_location(queue).await;
         if let Err(error) = self.source.discard_move(queue, label).await {
             warn!(%queue, %error, "cannot remove a queue from the pool that it has left; maintenance tries again");
         }
@@ -161,7 +161,7 @@ impl Move<'_> {
         let outcome = async {
             if pooled.give_location(queue, begun, &undone).await? {
                 source.end_move(queue, undone.epoch).await?;
-                pooled.announce(queue).await;
+                pooled.notify_of_location(queue).await;
             }
             target.redis.discard_move(queue, begun.epoch).await
         };

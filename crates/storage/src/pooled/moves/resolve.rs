@@ -36,7 +36,7 @@ impl PooledStore {
         match location {
             Some(location) if is_complete && location.epoch == next && location.pool.as_ref() == pool => {
                 store.end_move(queue, next).await?;
-                self.announce(queue).await;
+                self.notify_of_location(queue).await;
             }
             Some(location) if location.epoch <= label => {
                 if !has_expired {
