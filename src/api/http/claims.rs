@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::extract::{ClaimedMessage, INCLUDE_ORIGIN, INCLUDE_TRACE, LastSegment, Queue};
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, OnQueue, Queue, Segment};
 use super::parameters::Parameters;
 use super::response;
 use super::route::{Route, route};
@@ -22,9 +22,9 @@ use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::api::wire::{links, messages};
 use crate::auth::Caller;
+use crate::broker::Action;
 use crate::broker::claims::{ClaimRequest, TermDraft};
 use crate::broker::undelivered::Undelivered;
-use crate::broker::{Action, Broker};
 use sukkal_domain::{Fence, Taken, Warning, WithWarnings};
 
 /// Maximum size in bytes of a body that creates or renews a claim. It holds two numbers.
@@ -102,12 +102,7 @@ async fn create(
 }
 
 /// Returns a page of the queue's live claims, in the order of their ids.
-async fn list(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Error> {
+async fn list(OnQueue { broker, caller, queue }: OnQueue, RawQuery(query): RawQuery) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let marker = query.last("marker").map(claims::parse_marker).transpose()?;
     let limit = query.integer("limit")?;
@@ -126,11 +121,9 @@ async fn list(
 
 /// Returns a claim with the messages that it still holds.
 async fn get(
-    State(broker): State<Broker>,
     view: View,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let includes_fence = Query::parse(query.as_deref()).boolean(INCLUDE_FENCE)?.unwrap_or(false);
@@ -142,10 +135,8 @@ async fn get(
 
 /// Renews a claim: its time starts again.
 async fn renew(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -157,10 +148,9 @@ async fn renew(
 
 /// Returns one message of a claim to the queue, at once or after a `delay`.
 async fn return_message(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    ClaimedMessage(claim, id): ClaimedMessage,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(claim): Segment<2>,
+    Segment(id): Segment<0>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let delay_s = Query::parse(query.as_deref()).integer("delay")?;
@@ -169,12 +159,7 @@ async fn return_message(
 }
 
 /// Releases a claim. Releasing an expired or unknown claim has no effect.
-async fn release(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
-) -> Result<StatusCode, Error> {
+async fn release(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<0>) -> Result<StatusCode, Error> {
     broker.release_claim(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

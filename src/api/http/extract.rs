@@ -10,6 +10,7 @@ use crate::api::Error;
 use crate::api::wire::query::Query;
 use crate::api::wire::view::View;
 use crate::auth::Caller;
+use crate::broker::Broker;
 use sukkal_domain::queue_id::InvalidQueueId;
 use sukkal_domain::{QueueId, QueueKind};
 
@@ -27,14 +28,15 @@ pub(super) struct IsSigned(pub(super) bool);
 /// Whether a request uses a URL that is pre-signed for its path alone.
 pub(super) struct IsSignedForPath(pub(super) bool);
 
-/// The id at the end of a path, as the client wrote it.
-pub(super) struct LastSegment(pub(super) String);
+/// What most handlers of the paths of a queue need.
+pub(super) struct OnQueue {
+    pub(super) broker: Broker,
+    pub(super) caller: Caller,
+    pub(super) queue: QueueId,
+}
 
-/// The id before the last segment of a path, as the client wrote it.
-pub(super) struct SecondToLastSegment(pub(super) String);
-
-/// The claim id and the message id at the end of a path, as the client wrote them.
-pub(super) struct ClaimedMessage(pub(super) String, pub(super) String);
+/// A segment of the path, as the client wrote it. The last one is 0 from the end.
+pub(super) struct Segment<const FROM_END: usize>(pub(super) String);
 
 fn context_of(parts: &Parts) -> &RequestContext {
     parts.extensions.get().expect("handlers with a caller are called after the checks only")
@@ -57,30 +59,21 @@ impl<S: Sync> FromRequestParts<S> for Queue {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for LastSegment {
+impl<S: Sync, const FROM_END: usize> FromRequestParts<S> for Segment<FROM_END> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        Ok(Self(decode_segment(parts.uri.path().rsplit('/').next().unwrap_or_default()).into_owned()))
+        let segment = parts.uri.path().rsplit('/').nth(FROM_END).unwrap_or_default();
+        Ok(Self(decode_segment(segment).into_owned()))
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for SecondToLastSegment {
+impl FromRequestParts<Service> for OnQueue {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        Ok(Self(decode_segment(parts.uri.path().rsplit('/').nth(1).unwrap_or_default()).into_owned()))
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for ClaimedMessage {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        let mut segments = parts.uri.path().rsplit('/').map(|segment| decode_segment(segment).into_owned());
-        let id = segments.next().unwrap_or_default();
-        let claim = segments.nth(1).unwrap_or_default();
-        Ok(Self(claim, id))
+    async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Error> {
+        let Queue(queue) = Queue::from_request_parts(parts, service).await?;
+        Ok(Self { broker: service.broker.clone(), caller: Caller::Client(context_of(parts).client.clone()), queue })
     }
 }
 

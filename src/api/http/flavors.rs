@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::extract::LastSegment;
+use super::extract::Segment;
 use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, route};
@@ -57,11 +57,7 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
 }
 
 /// Returns a flavor with its pools.
-async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    LastSegment(name): LastSegment,
-) -> Result<Json<Value>, Error> {
+async fn get(State(broker): State<Broker>, caller: Caller, Segment(name): Segment<0>) -> Result<Json<Value>, Error> {
     Ok(Json(flavors::document(&broker.get_flavor(&caller, &name).await?)))
 }
 
@@ -69,7 +65,7 @@ async fn get(
 async fn create(
     State(broker): State<Broker>,
     caller: Caller,
-    LastSegment(name): LastSegment,
+    Segment(name): Segment<0>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -82,7 +78,7 @@ async fn create(
 async fn update(
     State(broker): State<Broker>,
     caller: Caller,
-    LastSegment(name): LastSegment,
+    Segment(name): Segment<0>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -94,11 +90,7 @@ async fn update(
 }
 
 /// Deletes a flavor. Deleting an unknown flavor has no effect.
-async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    LastSegment(name): LastSegment,
-) -> Result<Response, Error> {
+async fn delete(State(broker): State<Broker>, caller: Caller, Segment(name): Segment<0>) -> Result<Response, Error> {
     let warnings = Warnings(broker.delete_flavor(&caller, &name).await?);
     Ok((StatusCode::NO_CONTENT, warnings, ()).into_response())
 }

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::prefers_events;
-use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, LastSegment, Queue};
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, OnQueue, Queue, Segment};
 use super::middleware::identity::{CLIENT_ID, DURABILITY, IDEMPOTENCY_KEY};
 use super::middleware::outage::Outage;
 use super::parameters::Parameters;
@@ -89,12 +89,7 @@ const fn delete_parameters(kind: QueueKind) -> Parameters {
 }
 
 /// Posts messages: `201` with their paths, in the order of the request.
-async fn post(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    request: Request,
-) -> Result<Response, Error> {
+async fn post(OnQueue { broker, caller, queue }: OnQueue, request: Request) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_messages_post_size;
     let (parts, body) = request.into_parts();
     // A larger body is refused below.
@@ -261,12 +256,10 @@ fn asks_for_states(query: &Query, is_signed: bool) -> Result<bool, Error> {
 
 /// Returns one message.
 async fn get(
-    State(broker): State<Broker>,
     view: View,
     IsSigned(is_signed): IsSigned,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let view = view.of_feed(is_signed);
@@ -278,10 +271,8 @@ async fn get(
 
 /// Deletes one message. Deleting an unknown message has no effect.
 async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::extract::LastSegment;
+use super::extract::Segment;
 use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, route};
@@ -61,7 +61,7 @@ async fn list(
 async fn get(
     State(broker): State<Broker>,
     caller: Caller,
-    LastSegment(name): LastSegment,
+    Segment(name): Segment<0>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Error> {
     let detailed = Query::parse(query.as_deref()).boolean("detailed")?;
@@ -73,7 +73,7 @@ async fn get(
 async fn create(
     State(broker): State<Broker>,
     caller: Caller,
-    LastSegment(name): LastSegment,
+    Segment(name): Segment<0>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -86,7 +86,7 @@ async fn create(
 async fn update(
     State(broker): State<Broker>,
     caller: Caller,
-    LastSegment(name): LastSegment,
+    Segment(name): Segment<0>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -98,11 +98,7 @@ async fn update(
 }
 
 /// Deletes a pool. If it may have queues, the response has a warning.
-async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    LastSegment(name): LastSegment,
-) -> Result<Response, Error> {
+async fn delete(State(broker): State<Broker>, caller: Caller, Segment(name): Segment<0>) -> Result<Response, Error> {
     let deleted = broker.delete_pool(&caller, &name).await?;
     Ok((StatusCode::NO_CONTENT, Warnings(deleted.warnings), ()).into_response())
 }

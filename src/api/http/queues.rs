@@ -12,7 +12,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use super::content_negotiation::has_content_type;
-use super::extract::Queue;
+use super::extract::OnQueue;
 use super::parameters::Parameters;
 use super::response::Json;
 use super::route::{Route, path_of, route, sentence_of};
@@ -127,13 +127,7 @@ async fn list(
 
 /// Creates a queue: `201`, or `204` if the queue exists, in which case its metadata does not
 /// change.
-async fn create(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Error> {
+async fn create(OnQueue { broker, caller, queue }: OnQueue, headers: HeaderMap, body: Body) -> Result<Response, Error> {
     let body = body::read(&headers, body, broker.limits().max_queue_metadata, Error::Request).await?;
     let metadata = match body.map(|body| json::parse_to_msgpack(&body)).transpose()? {
         None => JsonObject::default(),
@@ -150,19 +144,13 @@ async fn create(
 }
 
 /// Returns a queue's metadata with all defaults, whether the queue exists or not.
-async fn get(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
+async fn get(OnQueue { broker, caller, queue }: OnQueue) -> Result<Response, Error> {
     let WithWarnings { value: metadata, warnings } = broker.get_queue(&caller, &queue).await?;
     Ok((Warnings(warnings), Json(metadata)).into_response())
 }
 
 /// Applies a patch to a queue's metadata, all operations or none.
-async fn update(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Error> {
+async fn update(OnQueue { broker, caller, queue }: OnQueue, headers: HeaderMap, body: Body) -> Result<Response, Error> {
     let bytes_max = broker.limits().max_queue_metadata;
     let body = body::read(&headers, body, bytes_max, Error::Body).await?;
     if !has_content_type(&headers, &metadata_patch::MEDIA_TYPES) {
@@ -183,12 +171,7 @@ async fn update(
 }
 
 /// Returns the number of messages of a queue, whether the queue exists or not.
-async fn stats(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Error> {
+async fn stats(OnQueue { broker, caller, queue }: OnQueue, RawQuery(query): RawQuery) -> Result<Response, Error> {
     let detailed = Query::parse(query.as_deref()).boolean("detailed")?;
     let stats = broker.get_stats(&caller, &queue, detailed == Some(true)).await?;
     let missing = (!stats.exists).then(|| Warning::NoQueue(queue.name().kind()));
@@ -197,9 +180,7 @@ async fn stats(
 
 /// Deletes the messages and subscriptions of a queue, or only the kind that the body names.
 async fn purge(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
+    OnQueue { broker, caller, queue }: OnQueue,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
     body: Body,
@@ -225,13 +206,13 @@ async fn purge(
 
 /// Pauses a queue: claims and pops get no messages until it is resumed. Creates the queue if it
 /// does not exist.
-async fn pause(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
+async fn pause(OnQueue { broker, caller, queue }: OnQueue) -> Result<Response, Error> {
     let paused = broker.pause_queue(&caller, queue).await?;
     Ok((StatusCode::NO_CONTENT, Warnings(paused.warnings), ()).into_response())
 }
 
 /// Resumes a paused queue. Resuming any other queue has no effect.
-async fn resume(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
+async fn resume(OnQueue { broker, caller, queue }: OnQueue) -> Result<Response, Error> {
     broker.resume_queue(&caller, queue.clone()).await?;
     let missing = broker.missing_queue(&caller, Action::ResumeQueue, &queue).await;
     Ok((StatusCode::NO_CONTENT, Warnings(missing), ()).into_response())
@@ -240,9 +221,7 @@ async fn resume(State(broker): State<Broker>, caller: Caller, Queue(queue): Queu
 /// Moves a queue with everything that it has to the pool that the body names. Has no effect if the
 /// queue is there already.
 async fn move_to_pool(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
+    OnQueue { broker, caller, queue }: OnQueue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Error> {
@@ -252,7 +231,7 @@ async fn move_to_pool(
 }
 
 /// Deletes a queue with its messages and claims. Deleting an unknown queue has no effect.
-async fn delete(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<StatusCode, Error> {
+async fn delete(OnQueue { broker, caller, queue }: OnQueue) -> Result<StatusCode, Error> {
     broker.delete_queue(&caller, queue).await?;
     Ok(StatusCode::NO_CONTENT)
 }

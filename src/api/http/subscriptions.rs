@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::extract::{IsSignedForPath, LastSegment, Queue, SecondToLastSegment};
+use super::extract::{IsSignedForPath, OnQueue, Queue, Segment};
 use super::middleware::authentication::presented_token;
 use super::parameters::Parameters;
 use super::response;
@@ -25,7 +25,7 @@ use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::messages::Since;
 use crate::broker::subscriptions::ConfirmedBy;
-use crate::broker::{self, Action, Broker};
+use crate::broker::{self, Action};
 use sukkal_domain::{QueueKind, WithWarnings};
 
 /// Estimated maximum size in bytes of a page of subscriptions with few options.
@@ -73,12 +73,7 @@ pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
 
 /// Returns a page of the queue's subscriptions, in the order of their ids, on request with how far
 /// their deliveries have come.
-async fn list(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Error> {
+async fn list(OnQueue { broker, caller, queue }: OnQueue, RawQuery(query): RawQuery) -> Result<Response, Error> {
     let query = Query::parse(query.as_deref());
     let marker = query.last("marker").map(subscriptions::parse_marker).transpose()?;
     let limit = query.integer("limit")?;
@@ -126,10 +121,8 @@ async fn create(
 
 /// Returns a subscription, on request with how far its deliveries have come.
 async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<subscriptions::SubscriptionDocument>, Error> {
     let with_delivery = Query::parse(query.as_deref()).boolean(WITH_DELIVERY)?;
@@ -139,10 +132,8 @@ async fn get(
 
 /// Changes the parts of a subscription that the body names.
 async fn update(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -155,10 +146,8 @@ async fn update(
 
 /// Stores whether the subscriber has confirmed the subscription.
 async fn confirm(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    SecondToLastSegment(id): SecondToLastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<1>,
     IsSignedForPath(is_signed): IsSignedForPath,
     request: Request,
 ) -> Result<Response, Error> {
@@ -171,44 +160,24 @@ async fn confirm(
 }
 
 /// Deletes a subscription. Deleting an unknown subscription has no effect.
-async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
-) -> Result<StatusCode, Error> {
+async fn delete(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<0>) -> Result<StatusCode, Error> {
     broker.delete_subscription(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Returns the last attempts to notify a subscriber, the newest first.
-async fn attempts(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    SecondToLastSegment(id): SecondToLastSegment,
-) -> Result<Json<Value>, Error> {
+async fn attempts(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<1>) -> Result<Json<Value>, Error> {
     Ok(Json(subscriptions::attempts_document(&broker.list_attempts(&caller, &queue, &id).await?)))
 }
 
 /// Pauses a subscription: its subscriber gets no messages until it is resumed.
-async fn pause(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    SecondToLastSegment(id): SecondToLastSegment,
-) -> Result<StatusCode, Error> {
+async fn pause(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<1>) -> Result<StatusCode, Error> {
     broker.pause_subscription(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Resumes a subscription that is paused, disabled or held.
-async fn resume(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    SecondToLastSegment(id): SecondToLastSegment,
-) -> Result<StatusCode, Error> {
+async fn resume(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<1>) -> Result<StatusCode, Error> {
     broker.resume_subscription(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -216,10 +185,8 @@ async fn resume(
 /// Begins to deliver messages again: `202`, with the state of the subscription, which may have to
 /// wait.
 async fn redeliver(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    SecondToLastSegment(id): SecondToLastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<1>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Warnings, Json<subscriptions::StateDocument>), Error> {

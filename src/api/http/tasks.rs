@@ -2,21 +2,19 @@
 //! queues in the background, and list, show and stop these tasks.
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::extract::{LastSegment, Queue};
+use super::extract::{OnQueue, Segment};
 use super::response::Json;
 use super::route::{Route, route};
 use super::warnings::Warnings;
 use crate::api::Error;
 use crate::api::wire::{body, tasks};
-use crate::auth::Caller;
+use crate::broker::Action;
 use crate::broker::tasks::RedriveRequest;
-use crate::broker::{Action, Broker};
 
 /// Maximum size in bytes of a body that starts a redrive. It holds the ids of a page at most.
 const BODY_BYTES_MAX: u64 = 65_536;
@@ -35,9 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Starts a task that moves messages to other queues: `202` with the task.
 async fn redrive(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
+    OnQueue { broker, caller, queue }: OnQueue,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -51,7 +47,7 @@ async fn redrive(
 }
 
 /// Returns the running task of a queue and those that ended last, the newest first.
-async fn list(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue) -> Result<Response, Error> {
+async fn list(OnQueue { broker, caller, queue }: OnQueue) -> Result<Response, Error> {
     let tasks = broker.list_tasks(&caller, &queue).await?;
     let mut warnings = Vec::new();
     if tasks.is_empty() {
@@ -61,22 +57,12 @@ async fn list(State(broker): State<Broker>, caller: Caller, Queue(queue): Queue)
 }
 
 /// Returns a task.
-async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
-) -> Result<Json<Value>, Error> {
+async fn get(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<0>) -> Result<Json<Value>, Error> {
     Ok(Json(tasks::document(&broker.get_task(&caller, &queue, &id).await?)))
 }
 
 /// Stops a running task, or removes one that has ended. Deleting an unknown task has no effect.
-async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
-) -> Result<StatusCode, Error> {
+async fn delete(OnQueue { broker, caller, queue }: OnQueue, Segment(id): Segment<0>) -> Result<StatusCode, Error> {
     broker.delete_task(&caller, queue, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

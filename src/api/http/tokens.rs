@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::extract::LastSegment;
+use super::extract::Segment;
 use super::middleware::operator;
 use super::parameters::Parameters;
 use super::response;
@@ -79,16 +79,12 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
 }
 
 /// Returns a token without its secret.
-async fn get(State(broker): State<Broker>, caller: Caller, LastSegment(id): LastSegment) -> Result<Json<Value>, Error> {
+async fn get(State(broker): State<Broker>, caller: Caller, Segment(id): Segment<0>) -> Result<Json<Value>, Error> {
     Ok(Json(tokens::document(&broker.get_token(&caller, &id).await?)))
 }
 
 /// Deletes a token. Deleting an unknown token has no effect.
-async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    LastSegment(id): LastSegment,
-) -> Result<StatusCode, Error> {
+async fn delete(State(broker): State<Broker>, caller: Caller, Segment(id): Segment<0>) -> Result<StatusCode, Error> {
     broker.delete_token(&caller, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,6 +1,5 @@
 //! Actions on claims.
 
-use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use serde_json::json;
@@ -8,13 +7,12 @@ use uuid::Uuid;
 
 use super::{CLAIM, CLAIMS};
 use crate::api::Error;
-use crate::api::http::extract::{LastSegment, Queue};
+use crate::api::http::extract::{OnQueue, Segment};
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::Integer;
 use crate::api::wire::messages;
-use crate::auth::Caller;
+use crate::broker;
 use crate::broker::claims::{ClaimRequest, TermDraft};
-use crate::broker::{self, Broker};
 use sukkal_domain::{Taken, Warning};
 
 pub(super) fn actions() -> Vec<Action> {
@@ -34,12 +32,7 @@ fn term(frame: &Frame) -> TermDraft {
 }
 
 /// Claims messages: `204` with a random id if none is available.
-async fn create(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn create(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let limit = frame.request().integer("limit");
     let request = ClaimRequest { limit, term: term(&frame), wait_s: None, prefer: None };
     match broker.create_claim(&caller, queue.clone(), request).await? {
@@ -60,10 +53,8 @@ async fn create(
 }
 
 async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     let claim = broker.get_claim(&caller, &queue, &id).await?;
@@ -72,10 +63,8 @@ async fn get(
 }
 
 async fn renew(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     broker.renew_claim(&caller, queue, &id, term(&frame)).await?;
@@ -83,10 +72,8 @@ async fn renew(
 }
 
 async fn release(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     broker.release_claim(&caller, queue, &id).await?;

@@ -1,22 +1,20 @@
 //! Actions on messages.
 
-use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use serde_json::json;
 
 use super::{MESSAGE, MESSAGES};
 use crate::api::Error;
-use crate::api::http::extract::{LastSegment, Queue};
+use crate::api::http::extract::{OnQueue, Segment};
 use crate::api::http::messages::{count_to_pop, durability_of, idempotency_of};
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Text};
 use crate::api::wire::messages::{self, BareMessageDocument, ListDocument};
 use crate::api::wire::trace_context;
 use crate::api::wire::view::View;
-use crate::auth::Caller;
+use crate::broker;
 use crate::broker::messages::{Delay, MessageQuery, PostRequest};
-use crate::broker::{self, Broker};
 use sukkal_domain::{Scope, Taken, Warning, WithWarnings};
 
 pub(super) fn actions() -> Vec<Action> {
@@ -55,13 +53,7 @@ pub(super) fn actions() -> Vec<Action> {
 const NO_DELAY: Warning = Warning::DelayOverWebSocket;
 
 /// Posts messages. Their delays are ignored, as upstream does.
-async fn post(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    headers: HeaderMap,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn post(OnQueue { broker, caller, queue }: OnQueue, headers: HeaderMap, frame: Frame) -> Result<Response, Error> {
     let request = frame.request();
     let bytes = request.body().len() as u64;
     let bytes_max = broker.limits().max_messages_post_size;
@@ -91,12 +83,7 @@ fn as_upstream(error: Error) -> Error {
 }
 
 /// Returns a page of the feed: `404` if the queue does not exist.
-async fn list(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn list(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let request = frame.request();
     let query = MessageQuery {
         marker: request.text("marker"),
@@ -115,32 +102,23 @@ async fn list(
 }
 
 async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     let message = broker.get_message(&caller, &queue, &id, false).await?;
     frame.respond(200, &json!({ "messages": BareMessageDocument::new(&message, None) }))
 }
 
-async fn get_many(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn get_many(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let ids = frame.request().texts("message_ids")?;
     let found = broker.get_messages(&caller, &queue, &ids, false).await?;
     frame.respond(200, &ListDocument { messages: messages::bare_documents(&found, None), links: None })
 }
 
 async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     let claim = frame.request().text("claim_id");
@@ -149,12 +127,7 @@ async fn delete(
 }
 
 /// Deletes messages by their ids, or pops some.
-async fn delete_many(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn delete_many(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let request = frame.request();
     let (ids, claims) = (request.texts("message_ids")?, request.texts("claim_ids")?);
     if let Some(count) = count_to_pop(&broker, &queue, "message_ids", &ids, &claims, request.integer("pop"))? {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{PURGE, QUEUE, STATS};
 use crate::api::Error;
-use crate::api::http::extract::Queue;
+use crate::api::http::extract::OnQueue;
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Boolean, Integer, List, Object, Text};
 use crate::api::wire::purge::{ALL, Kind, RESOURCE_TYPES};
@@ -70,12 +70,7 @@ struct QueueDocument<'q> {
     metadata: Option<&'q JsonObject>,
 }
 
-async fn create(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn create(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     frame.request().check_size(broker.limits().max_queue_metadata)?;
     let metadata = frame.request().object("metadata").unwrap_or_default();
     let text = format!("Queue {} created.", queue.name());
@@ -88,33 +83,18 @@ async fn create(
 }
 
 /// Returns the metadata without the defaults of reserved keys.
-async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn get(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let WithWarnings { value: metadata, warnings } = broker.get_metadata(&caller, &queue).await?;
     frame.respond_with(200, metadata.keys(), warnings)
 }
 
 /// Returns the statistics of a queue: `404` if it does not exist.
-async fn get_stats(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn get_stats(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let found = broker.get_stats(&caller, &queue, false).await?;
     frame.respond(if found.exists { 200 } else { 404 }, &stats::document_with_ids(&found))
 }
 
-async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn delete(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let text = format!("Queue {} removed.", queue.name());
     broker.delete_queue(&caller, queue).await?;
     frame.respond(204, &text)
@@ -122,12 +102,7 @@ async fn delete(
 
 /// Purges a queue. Kinds of resources that are not known are ignored. Without `resource_types`, it
 /// deletes all kinds, so a body with another field instead is refused.
-async fn purge(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn purge(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let chosen = frame.request().field(RESOURCE_TYPES);
     if chosen.is_none()
         && let Some(other) = frame.request().field_names().find(|name| !PURGE_FIELDS.contains(name))

@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::{SUBSCRIPTION, SUBSCRIPTIONS};
 use crate::api::Error;
-use crate::api::http::extract::{LastSegment, Queue};
+use crate::api::http::extract::{OnQueue, Queue, Segment};
 use crate::api::http::middleware::authentication::presented_token;
 use crate::api::http::service::Service;
 use crate::api::http::websocket::action::{Action, Frame, action};
 use crate::api::wire::frame::FieldType::{Integer, Object, Text};
 use crate::api::wire::subscriptions;
 use crate::auth::Caller;
+use crate::broker;
 use crate::broker::messages::Since;
-use crate::broker::{self, Broker};
 use sukkal_domain::{Warning, delivery_options};
 
 pub(super) fn actions() -> Vec<Action> {
@@ -32,12 +32,7 @@ pub(super) fn actions() -> Vec<Action> {
     ]
 }
 
-async fn list(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    frame: Frame,
-) -> Result<Response, Error> {
+async fn list(OnQueue { broker, caller, queue }: OnQueue, frame: Frame) -> Result<Response, Error> {
     let marker = frame.request().text("marker").map(|marker| subscriptions::parse_marker(&marker)).transpose()?;
     let page = broker.list_subscriptions(&caller, &queue, marker, frame.request().integer("limit")).await?;
     let mut warnings = Vec::new();
@@ -102,10 +97,8 @@ async fn create(
 }
 
 async fn get(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     let found = broker.get_subscription(&caller, &queue, &id).await?;
@@ -113,10 +106,8 @@ async fn get(
 }
 
 async fn delete(
-    State(broker): State<Broker>,
-    caller: Caller,
-    Queue(queue): Queue,
-    LastSegment(id): LastSegment,
+    OnQueue { broker, caller, queue }: OnQueue,
+    Segment(id): Segment<0>,
     frame: Frame,
 ) -> Result<Response, Error> {
     broker.delete_subscription(&caller, queue, &id).await?;
