@@ -7,7 +7,7 @@ use std::io;
 use md5::{Digest, Md5};
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
-use serde_json::ser::{self, CharEscape, Formatter};
+use serde_json::ser::{self, Formatter};
 
 use super::json::JsonBody;
 
@@ -83,20 +83,6 @@ impl Formatter for Python {
             }
         }
         Ok(())
-    }
-
-    fn write_char_escape<W: io::Write + ?Sized>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
-        match escape {
-            CharEscape::Quote => writer.write_all(b"\\\""),
-            CharEscape::ReverseSolidus => writer.write_all(b"\\\\"),
-            CharEscape::Solidus => writer.write_all(b"/"),
-            CharEscape::Backspace => writer.write_all(b"\\b"),
-            CharEscape::FormFeed => writer.write_all(b"\\f"),
-            CharEscape::LineFeed => writer.write_all(b"\\n"),
-            CharEscape::CarriageReturn => writer.write_all(b"\\r"),
-            CharEscape::Tab => writer.write_all(b"\\t"),
-            CharEscape::AsciiControl(byte) => write!(writer, "\\u{byte:04x}"),
-        }
     }
 
     fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
