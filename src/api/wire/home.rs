@@ -2,121 +2,59 @@
 
 use serde_json::{Map, Value, json};
 
-/// A resource in the json-home document: relation, path template, variables with their meanings
-/// (the part after `param/`), and methods.
-type Resource = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
-
-const QUEUE: (&str, &str) = ("queue_name", "queue_name");
-const MESSAGE: (&str, &str) = ("message_id", "message_id");
-const CLAIM: (&str, &str) = ("claim_id", "claim_id");
-
-const SUBSCRIPTION: (&str, &str) = ("subscriptions_id", "subscriptions_id");
-const SUBSCRIPTION_LIMIT: (&str, &str) = ("limit", "subscription_limit");
+/// A resource in the json-home document: relation, path template, meaning of the variable `limit`
+/// (the part after `param/`; empty without the variable), and methods.
+type Resource = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 const RESOURCES: [Resource; 22] = [
-    (
-        "rel/queues",
-        "/v2/queues{?marker,limit,detailed}",
-        &[("marker", "marker"), ("limit", "queue_limit"), ("detailed", "detailed")],
-        &["GET"],
-    ),
-    ("rel/queue", "/v2/queues/{queue_name}", &[QUEUE], &["GET", "PUT", "DELETE", "PATCH"]),
-    ("rel/queue_purge", "/v2/queues/{queue_name}/purge", &[QUEUE], &["POST"]),
-    ("rel/queue_share", "/v2/queues/{queue_name}/share", &[QUEUE], &["POST"]),
-    ("rel/queue_stats", "/v2/queues/{queue_name}/stats", &[QUEUE], &["GET"]),
+    ("rel/queues", "/v2/queues{?marker,limit,detailed}", "queue_limit", &["GET"]),
+    ("rel/queue", "/v2/queues/{queue_name}", "", &["GET", "PUT", "DELETE", "PATCH"]),
+    ("rel/queue_purge", "/v2/queues/{queue_name}/purge", "", &["POST"]),
+    ("rel/queue_share", "/v2/queues/{queue_name}/share", "", &["POST"]),
+    ("rel/queue_stats", "/v2/queues/{queue_name}/stats", "", &["GET"]),
     (
         "rel/messages",
         "/v2/queues/{queue_name}/messages{?marker,limit,echo,include_claimed}",
-        &[
-            QUEUE,
-            ("marker", "marker"),
-            ("limit", "messages_limit"),
-            ("echo", "echo"),
-            ("include_claimed", "include_claimed"),
-        ],
+        "messages_limit",
         &["GET"],
     ),
-    ("rel/post_messages", "/v2/queues/{queue_name}/messages", &[QUEUE], &["POST"]),
-    (
-        "rel/messages_delete",
-        "/v2/queues/{queue_name}/messages{?ids,pop}",
-        &[QUEUE, ("ids", "ids"), ("pop", "pop")],
-        &["DELETE"],
-    ),
-    (
-        "rel/message_delete",
-        "/v2/queues/{queue_name}/messages/{message_id}{?claim}",
-        &[QUEUE, MESSAGE, ("claim", "claim_id")],
-        &["DELETE"],
-    ),
-    ("rel/message_get", "/v2/queues/{queue_name}/messages/{message_id}", &[QUEUE, MESSAGE], &["GET"]),
-    ("rel/claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["GET"]),
-    ("rel/post_claim", "/v2/queues/{queue_name}/claims{?limit}", &[QUEUE, ("limit", "claim_limit")], &["POST"]),
-    ("rel/patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["PATCH"]),
-    ("rel/delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", &[QUEUE, CLAIM], &["DELETE"]),
-    (
-        "rel/subscriptions_get",
-        "/v2/queues/{queue_name}/subscriptions{?marker,limit}",
-        &[QUEUE, ("marker", "marker"), SUBSCRIPTION_LIMIT],
-        &["GET"],
-    ),
-    ("rel/subscriptions_post", "/v2/queues/{queue_name}/subscriptions", &[QUEUE, SUBSCRIPTION_LIMIT], &["POST"]),
-    (
-        "rel/subscription",
-        "/v2/queues/{queue_name}/subscriptions/{subscriptions_id}",
-        &[QUEUE, SUBSCRIPTION],
-        &["GET", "DELETE"],
-    ),
-    (
-        "rel/subscription_patch",
-        "/v2/queues/{queue_name}/subscriptions/{subscriptions_id}",
-        &[QUEUE, SUBSCRIPTION],
-        &["PATCH"],
-    ),
-    (
-        "rel/topics",
-        "/v2/topics{?marker,limit,detailed}",
-        &[("marker", "marker"), ("limit", "queue_limit"), ("detailed", "detailed")],
-        &["GET"],
-    ),
-    ("rel/topic", "/v2/topics/{topic_name}", &[("topic_name", "topic_name")], &["GET", "PUT", "DELETE", "PATCH"]),
-    ("rel/ping", "/v2/ping", &[], &["GET"]),
-    ("rel/usage", "/v2/usage", &[], &["GET"]),
+    ("rel/post_messages", "/v2/queues/{queue_name}/messages", "", &["POST"]),
+    ("rel/messages_delete", "/v2/queues/{queue_name}/messages{?ids,pop}", "", &["DELETE"]),
+    ("rel/message_delete", "/v2/queues/{queue_name}/messages/{message_id}{?claim}", "", &["DELETE"]),
+    ("rel/message_get", "/v2/queues/{queue_name}/messages/{message_id}", "", &["GET"]),
+    ("rel/claim", "/v2/queues/{queue_name}/claims/{claim_id}", "", &["GET"]),
+    ("rel/post_claim", "/v2/queues/{queue_name}/claims{?limit}", "claim_limit", &["POST"]),
+    ("rel/patch_claim", "/v2/queues/{queue_name}/claims/{claim_id}", "", &["PATCH"]),
+    ("rel/delete_claim", "/v2/queues/{queue_name}/claims/{claim_id}", "", &["DELETE"]),
+    ("rel/subscriptions_get", "/v2/queues/{queue_name}/subscriptions{?marker,limit}", "subscription_limit", &["GET"]),
+    // Zaqar names the variable although its template does not have it.
+    ("rel/subscriptions_post", "/v2/queues/{queue_name}/subscriptions", "subscription_limit", &["POST"]),
+    ("rel/subscription", "/v2/queues/{queue_name}/subscriptions/{subscriptions_id}", "", &["GET", "DELETE"]),
+    ("rel/subscription_patch", "/v2/queues/{queue_name}/subscriptions/{subscriptions_id}", "", &["PATCH"]),
+    ("rel/topics", "/v2/topics{?marker,limit,detailed}", "queue_limit", &["GET"]),
+    ("rel/topic", "/v2/topics/{topic_name}", "", &["GET", "PUT", "DELETE", "PATCH"]),
+    ("rel/ping", "/v2/ping", "", &["GET"]),
+    ("rel/usage", "/v2/usage", "", &["GET"]),
 ];
 
 /// The resources for operators.
 const OPERATOR_RESOURCES: [Resource; 2] = [
-    ("rel/projects", "/v2/projects{?marker,limit}", &[("marker", "marker"), ("limit", "queue_limit")], &["GET"]),
-    ("rel/quotas", "/v2/quotas{?project_id}", &[("project_id", "project_id")], &["GET", "PUT", "DELETE"]),
+    ("rel/projects", "/v2/projects{?marker,limit}", "queue_limit", &["GET"]),
+    ("rel/quotas", "/v2/quotas{?project_id}", "", &["GET", "PUT", "DELETE"]),
 ];
 
 /// The pools and flavors.
 const POOLS: [Resource; 4] = [
-    (
-        "rel/pools",
-        "/v2/pools{?detailed,limit,marker}",
-        &[("detailed", "detailed"), ("limit", "pool_limit"), ("marker", "marker")],
-        &["GET"],
-    ),
-    ("rel/pool", "/v2/pools/{pool_name}", &[("pool_name", "pool_name")], &["GET", "PUT", "PATCH", "DELETE"]),
-    (
-        "rel/flavors",
-        "/v2/flavors{?detailed,limit,marker}",
-        &[("detailed", "detailed"), ("limit", "flavor_limit"), ("marker", "marker")],
-        &["GET"],
-    ),
-    ("rel/flavor", "/v2/flavors/{flavor_name}", &[("flavor_name", "flavor_name")], &["GET", "PUT", "PATCH", "DELETE"]),
+    ("rel/pools", "/v2/pools{?detailed,limit,marker}", "pool_limit", &["GET"]),
+    ("rel/pool", "/v2/pools/{pool_name}", "", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("rel/flavors", "/v2/flavors{?detailed,limit,marker}", "flavor_limit", &["GET"]),
+    ("rel/flavor", "/v2/flavors/{flavor_name}", "", &["GET", "PUT", "PATCH", "DELETE"]),
 ];
 
 /// The tokens, with which clients authenticate.
 const TOKENS: [Resource; 2] = [
-    (
-        "rel/tokens",
-        "/v2/tokens{?marker,limit,project_id}",
-        &[("marker", "marker"), ("limit", "queue_limit"), ("project_id", "project_id")],
-        &["GET", "POST"],
-    ),
-    ("rel/token", "/v2/tokens/{token_id}", &[("token_id", "token_id")], &["GET", "DELETE"]),
+    ("rel/tokens", "/v2/tokens{?marker,limit,project_id}", "queue_limit", &["GET", "POST"]),
+    ("rel/token", "/v2/tokens/{token_id}", "", &["GET", "DELETE"]),
 ];
 
 /// Returns the document with the versions of the API, of which there is one. Clients reach the API
@@ -151,11 +89,18 @@ pub fn home(admin_mode: bool, has_pools: bool, has_tokens: bool) -> Value {
     json!({ "resources": resources })
 }
 
-fn entry((relation, template, variables, methods): &Resource) -> (String, Value) {
+fn entry((relation, template, limit, methods): &Resource) -> (String, Value) {
     let mut resource = json!({ "href-template": template, "hints": hints(methods) });
-    if !variables.is_empty() {
-        resource["href-vars"] =
-            variables.iter().map(|(name, meaning)| ((*name).to_owned(), json!(format!("param/{meaning}")))).collect();
+    let names =
+        template.split(['{', '}']).skip(1).step_by(2).flat_map(|names| names.trim_start_matches('?').split(','));
+    let unnamed = (!limit.is_empty() && !template.contains("limit")).then_some("limit");
+    for name in names.chain(unnamed) {
+        let meaning = match name {
+            "limit" => *limit,
+            "claim" => "claim_id",
+            other => other,
+        };
+        resource["href-vars"][name] = json!(format!("param/{meaning}"));
     }
     ((*relation).to_owned(), resource)
 }
