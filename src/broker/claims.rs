@@ -1,7 +1,7 @@
 //! Operations on claims.
 
 use super::access::{Access, AdmittedStore, require_client};
-use super::range::check_range;
+use super::range::{check_range, page_limit};
 use super::undelivered::{ReturnGuard, Undelivered};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
@@ -55,17 +55,14 @@ impl Broker {
     ) -> Result<Taken<Undelivered<Claim>>, Error> {
         let client = require_client(caller)?.id.clone();
         let access = self.store.authorize(caller, Action::CreateClaim, &queue)?;
-        let limit = match request.limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_claim_or_pop)?,
-            None => self.limits.messages_per_claim(),
-        };
+        let limit = page_limit(request.limit, self.limits.max_messages_per_claim_or_pop)?;
         let term = self.check_term(request.term, CLAIM_TERM_S_MIN)?;
         let wait = self.waiting.check_duration(request.wait_s)?;
         let prefer = match &request.prefer {
             Some(preference) => preferred(&access, &queue, preference).await?,
             None => Vec::new(),
         };
-        let new = NewClaim { limit: limit as usize, term, preferred_shards: prefer, client };
+        let new = NewClaim { limit, term, preferred_shards: prefer, client };
         let claim = |store| {
             let (this, queue, new) = (self.clone(), queue.clone(), new.clone());
             self.run_to_completion(async move { this.claim_once(store, &queue, new, !wait.is_zero()).await })
@@ -120,7 +117,7 @@ impl Broker {
         limit: Option<i64>,
     ) -> Result<Vec<ClaimSummary>, Error> {
         let access = self.store.authorize(caller, Action::ListClaims, queue)?;
-        let limit = self.check_page_limit(limit)?;
+        let limit = page_limit(limit, self.limits.max_messages_per_page)?;
         Ok(access.admit().await?.list_claims(queue, after, limit).await?)
     }
 

@@ -8,6 +8,7 @@ use tracing::debug;
 use super::access::Access;
 use super::messages::{MessageQuery, Start};
 use super::quotas::ConcurrencyUnit;
+use super::range::page_limit;
 use super::waiting::SharedQuery;
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
@@ -51,7 +52,7 @@ impl Broker {
     /// back.
     pub async fn follow(&self, caller: &Caller, queue: QueueId, query: &MessageQuery) -> Result<Feed, Error> {
         let access = self.store.authorize(caller, Action::FollowMessages, &queue)?;
-        let limit = self.check_page_limit(query.limit)?;
+        let limit = page_limit(query.limit, self.limits.max_messages_per_page)?;
         query.check_following()?;
         let start = query
             .start(&queue)?

@@ -32,7 +32,7 @@ impl Broker {
     ) -> Result<Vec<FlavorPools>, Error> {
         let project = &require_client(caller)?.project;
         let access = self.store.authorize(caller, Action::ListFlavors, project)?;
-        let limit = page_limit(limit, &self.limits)?;
+        let limit = page_limit(limit, self.limits.max_queues_per_page)?;
         let list = self.known_pools.read(&access.admit().await?).await?;
         let own = list.flavors.iter().filter(|flavor| flavor.project == *project);
         let following = own.filter(|flavor| after.is_none_or(|after| flavor.name.as_str() > after));

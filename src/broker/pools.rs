@@ -40,7 +40,7 @@ impl Broker {
         limit: Option<i64>,
     ) -> Result<Vec<Pool>, Error> {
         let access = self.store.authorize(caller, Action::ListPools, Resource::Store)?;
-        let limit = page_limit(limit, &self.limits)?;
+        let limit = page_limit(limit, self.limits.max_queues_per_page)?;
         let list = self.known_pools.read(&access.admit().await?).await?;
         let pools = list.pools.iter().map(|stored| &stored.pool);
         let follows = |pool: &&Pool| !pool.is_retired && after.is_none_or(|after| pool.name.as_str() > after);

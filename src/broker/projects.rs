@@ -34,7 +34,7 @@ impl Broker {
         limit: Option<i64>,
     ) -> Result<ListedProjects, Error> {
         let access = self.store.authorize(caller, Action::ListProjects, Resource::Store)?;
-        let limit = page_limit(limit, &self.limits)?;
+        let limit = page_limit(limit, self.limits.max_queues_per_page)?;
         let (mut projects, mut left) = (Vec::new(), PROJECTS_PER_REQUEST_MAX);
         while left > 0 {
             let step = PROJECTS_PER_STEP.min(limit - projects.len()).min(left);

@@ -302,7 +302,7 @@ impl Broker {
         let project = &require_client(caller)?.project;
         let access =
             self.store.authorize(caller, Action::ListQueues, Resource::Project(project.clone(), query.kind))?;
-        let limit = page_limit(query.limit, &self.limits)?;
+        let limit = page_limit(query.limit, self.limits.max_queues_per_page)?;
         let turn = || self.filter_turns.get_or_insert_with(project.clone(), Arc::default);
         let turn = (query.has_filter() || query.with_stats).then(turn);
         let _turn = match &turn {

@@ -1,9 +1,9 @@
 //! Tasks of a queue: redrives, which move messages to other queues in the background.
 
-use super::range::check_range;
+use super::range::{check_range, own_ids};
 use super::{Action, Broker, Error};
 use crate::auth::Caller;
-use sukkal_domain::{MessageId, QueueId, QueueName, Redrive, Selection, Task, TaskId};
+use sukkal_domain::{QueueId, QueueName, Redrive, Selection, Task, TaskId};
 use sukkal_storage::{TaskCreation, run_redrive};
 
 /// A request to move messages out of a queue.
@@ -89,29 +89,12 @@ impl Broker {
             (Some(_), Some(_)) => {
                 return Err(Error::Limit("the body has \"ids\" and \"limit\"; at most one is allowed".to_owned()));
             }
-            (Some(ids), None) => Selection::Ids(self.own_ids(queue, &ids)?),
+            (Some(ids), None) => Selection::Ids(own_ids(queue, &ids, self.limits.max_messages_per_page)?),
             (None, Some(limit)) => Selection::First(check_range("limit", limit, 1, u32::MAX)?),
             (None, None) => Selection::All,
         };
         let per_second = per_second.map(|number| check_range("per_second", number, 1, u32::MAX)).transpose()?;
         Ok(Redrive { to, selection, per_second })
-    }
-
-    /// Returns the ids in the order of the feed, each once.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Limit`] if there are none or too many, or if one is not an id of this queue.
-    fn own_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
-        let mut own = self.parse_ids(queue, ids)?;
-        if own.len() < ids.len()
-            && let Some(other) = ids.iter().find(|id| MessageId::parse(id, queue).is_none())
-        {
-            return Err(Error::Limit(format!("\"ids\" contains {other:?}, which is no message id of this queue")));
-        }
-        own.sort_unstable();
-        own.dedup();
-        Ok(own)
     }
 }
 

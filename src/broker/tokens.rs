@@ -53,7 +53,7 @@ impl Broker {
     ) -> Result<Vec<TokenRecord>, Error> {
         let client = require_client(caller)?;
         let access = self.store.authorize(caller, Action::ListTokens, &client.project)?;
-        let limit = page_limit(limit, &self.limits)?;
+        let limit = page_limit(limit, self.limits.max_queues_per_page)?;
         if !client.is_admin() && project.as_ref().is_some_and(|project| *project != client.project) {
             return Err(Error::Forbidden);
         }

@@ -13,7 +13,7 @@ use sukkal::api::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal_domain::AuthStrategy;
-use sukkal_domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN};
+use sukkal_domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN, page_default};
 use sukkal_domain::sharding::SHARDS_MAX;
 use sukkal_storage::embedded::EmbeddedStore;
 
@@ -101,12 +101,12 @@ fn the_contract_states_the_default_limits() {
     assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_messages_per_page));
     assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_queues_per_page));
     assert_eq!(of("/components/parameters/Limit/schema/maximum"), json!(limits.max_subscriptions_per_page));
-    assert_eq!(of("/components/parameters/Limit/schema/default"), json!(limits.messages_per_page()));
+    assert_eq!(of("/components/parameters/Limit/schema/default"), json!(page_default(limits.max_messages_per_page)));
     assert_eq!(of(&format!("{schemas}/MessageIds/maxItems")), json!(limits.max_messages_per_page));
     assert_eq!(of(&format!("{schemas}/NewMessages/properties/messages/maxItems")), json!(limits.max_messages_per_post));
     assert_eq!(of(&format!("{schemas}/PopCount/maximum")), json!(limits.max_messages_per_claim_or_pop));
     assert_eq!(of(&format!("{schemas}/ClaimSize/maximum")), json!(limits.max_messages_per_claim_or_pop));
-    assert_eq!(of(&format!("{schemas}/ClaimSize/default")), json!(limits.messages_per_claim()));
+    assert_eq!(of(&format!("{schemas}/ClaimSize/default")), json!(page_default(limits.max_messages_per_claim_or_pop)));
     let (ttl_max, grace_max) = (limits.max_claim_ttl, limits.max_claim_grace);
     for (schema, minimum, default, maximum) in [
         ("ClaimTtl", CLAIM_TERM_S_MIN, limits.default_claim_ttl, ttl_max),

@@ -139,28 +139,8 @@ options! {
     }
 }
 
-impl Limits {
-    /// Returns the number of queues in a page if the request has no limit.
-    #[must_use]
-    pub fn queues_per_page(&self) -> u32 {
-        PAGE_DEFAULT.min(self.max_queues_per_page)
-    }
-
-    /// Returns the maximum number of messages in a claim if the request has no limit.
-    #[must_use]
-    pub fn messages_per_claim(&self) -> u32 {
-        PAGE_DEFAULT.min(self.max_messages_per_claim_or_pop)
-    }
-
-    /// Returns the number of subscriptions in a page if the request has no limit.
-    #[must_use]
-    pub fn subscriptions_per_page(&self) -> u32 {
-        PAGE_DEFAULT.min(self.max_subscriptions_per_page)
-    }
-
-    /// Returns the number of messages in a page if the request has no limit.
-    #[must_use]
-    pub fn messages_per_page(&self) -> u32 {
-        PAGE_DEFAULT.min(self.max_messages_per_page)
-    }
+/// Returns the number of entries in a page if the request has no limit.
+#[must_use]
+pub fn page_default(max: u32) -> u32 {
+    PAGE_DEFAULT.min(max)
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::auth::Caller;
 use crate::broker::access::{Access, AdmittedStore};
-use crate::broker::range::check_range;
+use crate::broker::range::{check_ids, page_limit};
 use crate::broker::{Action, Broker, Error};
 use sukkal_domain::{Message, MessageId, Order, QueueId, Rank, Scope, Warning};
 use sukkal_storage::{Listing, Page};
@@ -122,7 +122,7 @@ impl Broker {
     /// matches arrives while the caller waits.
     pub async fn list_messages(&self, caller: &Caller, queue: &QueueId, query: &MessageQuery) -> Result<Listed, Error> {
         let access = self.store.authorize(caller, Action::ListMessages, queue)?;
-        let limit = self.check_page_limit(query.limit)?;
+        let limit = page_limit(query.limit, self.limits.max_messages_per_page)?;
         let wait = self.waiting.check_duration(query.wait_s)?;
         query.check_order(!wait.is_zero())?;
         // No message is after a marker that cannot be an id of this queue.
@@ -146,15 +146,6 @@ impl Broker {
         let page = self.encryption.decrypt_page(queue, page)?;
         let position = page.messages.last().map(|message| message.id.rank()).or(after);
         Ok(Listed { page, position, warnings: Vec::new() })
-    }
-
-    /// Checks the number of messages that a page may have; without one it is the service's default.
-    pub(in crate::broker) fn check_page_limit(&self, limit: Option<i64>) -> Result<usize, Error> {
-        let limit = match limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_messages_per_page)?,
-            None => self.limits.messages_per_page(),
-        };
-        Ok(limit as usize)
     }
 
     /// Returns the message with this id, with its state if that is asked for.
@@ -220,10 +211,7 @@ impl Broker {
 
     /// Returns those of the ids that can be ids of this queue. The others cannot name a message.
     pub(in crate::broker) fn parse_ids(&self, queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
-        let max = self.limits.max_messages_per_page;
-        if ids.is_empty() || ids.len() > max as usize {
-            return Err(Error::Limit(format!("\"ids\" has {} ids; it must have between 1 and {max}", ids.len())));
-        }
+        check_ids(ids, self.limits.max_messages_per_page)?;
         Ok(ids.iter().filter_map(|id| MessageId::parse(id, queue)).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lookup::no_subscription;
 use crate::auth::Caller;
-use crate::broker::range::check_range;
+use crate::broker::range::page_limit;
 use crate::broker::{Action, Broker, Error};
 use sukkal_domain::{Attempt, Progress, QueueId, Subscription, SubscriptionId, SubscriptionStatus};
 use sukkal_storage::{SubscriptionPage, unless_unreadable};
@@ -22,11 +22,7 @@ impl Broker {
         limit: Option<i64>,
     ) -> Result<Vec<SubscriptionStatus>, Error> {
         let access = self.store.authorize(caller, Action::ListSubscriptions, queue)?;
-        let limit = match limit {
-            Some(limit) => check_range("limit", limit, 1, self.limits.max_subscriptions_per_page)?,
-            None => self.limits.subscriptions_per_page(),
-        };
-        let limit = limit as usize;
+        let limit = page_limit(limit, self.limits.max_subscriptions_per_page)?;
         let store = access.admit().await?;
         let mut page = store.list_subscriptions(queue, after, limit).await?;
         while page.subscriptions.is_empty() && page.reached.is_some() {

@@ -5,11 +5,12 @@ use super::lookup::check_since;
 use crate::auth::Caller;
 use crate::broker::access::Access;
 use crate::broker::messages::Since;
+use crate::broker::range::own_ids;
 use crate::broker::{Action, Broker, Error};
 use sukkal_domain::{DeliveryRequest, MessageId, QueueId, Rank, SubscriptionStatus, Warning, WithWarnings};
 
 /// Maximum number of ids in a request.
-const IDS_MAX: usize = 100;
+const IDS_MAX: u32 = 100;
 /// Number of messages that are read at once to see whether they exist. It bounds the memory that
 /// their bodies need.
 const COUNTED_AT_ONCE: usize = 4;
@@ -54,7 +55,7 @@ impl Broker {
                 DeliveryRequest::Seek(access.admit().await?.queue_status(&queue).await?.position().micros())
             }
             RedeliveryRequest::Ids(texts) => {
-                ids = parse_ids(&queue, &texts)?;
+                ids = own_ids(&queue, &texts, IDS_MAX)?;
                 DeliveryRequest::redeliver(&ids)
             }
         };
@@ -79,17 +80,4 @@ async fn count_missing(access: &Access, queue: &QueueId, ids: &[MessageId]) -> R
         missing -= access.admit().await?.get_messages(queue, few, false).await?.len();
     }
     Ok(missing)
-}
-
-/// Returns the ids in the order of the feed, each once.
-fn parse_ids(queue: &QueueId, ids: &[String]) -> Result<Vec<MessageId>, Error> {
-    if ids.is_empty() || ids.len() > IDS_MAX {
-        return Err(Error::Limit(format!("\"ids\" has {} ids; it must have between 1 and {IDS_MAX}", ids.len())));
-    }
-    let unknown = |id: &String| Error::Limit(format!("\"ids\" contains {id:?}, which is no message id of this queue"));
-    let parsed = ids.iter().map(|id| MessageId::parse(id, queue).ok_or_else(|| unknown(id)));
-    let mut parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-    parsed.sort_unstable();
-    parsed.dedup();
-    Ok(parsed)
 }
