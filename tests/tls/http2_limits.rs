@@ -1,6 +1,6 @@
 //! Limits on HTTP/2 connections and their streams.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use h2::Reason;
 use h2::client::Builder;
@@ -198,6 +198,22 @@ async fn a_new_connection_replaces_one_that_was_idle_for_a_second_and_not_one_wi
     let _end = idle.closed().await;
     assert_eq!(message(waiting).await, "two");
     assert_eq!(waiting_requests(&server).await, 0);
+}
+
+#[tokio::test]
+async fn a_connection_is_closed_after_the_idle_timeout_and_not_while_it_has_a_request() {
+    let server = Server::start(&[("SUKKAL_CLIENT_TIMEOUT", "1"), ("SUKKAL_IDLE_TIMEOUT", "2")]);
+    let start = Instant::now();
+    let mut http = Http2::open(&server).await;
+    let waiting = http.send("DELETE", "/v2/queues/q/messages?pop=1&wait=3", "").await;
+    assert_eq!(head(waiting).await.status(), StatusCode::OK);
+    // A client without a sender would close the connection itself.
+    let _sender = http.sender.clone();
+
+    http.closed().await.unwrap();
+
+    let elapsed = start.elapsed();
+    assert!(elapsed >= Duration::from_secs(5), "it was closed after {elapsed:?}");
 }
 
 #[tokio::test]
