@@ -1,7 +1,6 @@
 //! Claim documents, and the parameters of claim requests.
 
 use serde::Serialize;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::json;
@@ -138,9 +137,7 @@ pub fn parse_preference(text: &str) -> Result<Preference, Error> {
 /// Parses `{"ttl": …, "grace": …}`. Both fields are optional, and others have no effect but a
 /// warning.
 pub fn parse_term(bytes: &[u8]) -> Result<WithWarnings<TermDraft>, Error> {
-    let Value::Object(fields) = json::parse(bytes)? else {
-        return Err(Error::Body("Document type not supported.".to_owned()));
-    };
+    let fields = json::parse_object(bytes)?;
     let integer = |field: &str| fields.get(field).map(|value| json::integer(field, value)).transpose();
     let value = TermDraft { ttl_s: integer("ttl")?, grace_s: integer("grace")? };
     Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &TERM_FIELDS, &ELSEWHERE) })

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json::unknown_fields;
-use super::pools::{missing, parse_object, refuse_unknown, wrong};
+use super::json::{self, unknown_fields};
+use super::pools::{missing, refuse_unknown, wrong};
 use crate::api::Error;
 use crate::broker::flavors::FlavorPools;
 use sukkal_domain::{PoolName, WithWarnings};
@@ -19,7 +19,7 @@ const CAPABILITIES_FIELD: &str = "capabilities";
 /// Parses the body that creates a flavor: `{"pool_list": […]}`. Capabilities are accepted without
 /// an effect. An unknown field is an error.
 pub fn parse_new(bytes: &[u8]) -> Result<Vec<String>, Error> {
-    let fields = parse_object(bytes)?;
+    let fields = json::parse_object(bytes)?;
     refuse_unknown(&fields, &[POOL_LIST, CAPABILITIES_FIELD])?;
     if fields.get(CAPABILITIES_FIELD).is_some_and(|value| !value.is_object()) {
         return Err(wrong(CAPABILITIES_FIELD, "object"));
@@ -30,7 +30,7 @@ pub fn parse_new(bytes: &[u8]) -> Result<Vec<String>, Error> {
 
 /// Parses the body that replaces the pools of a flavor. Other fields have no effect but a warning.
 pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<Vec<String>>, Error> {
-    let fields = parse_object(bytes)?;
+    let fields = json::parse_object(bytes)?;
     let pools = pool_list(&fields)?;
     let value = pools.ok_or_else(|| Error::Body("`pool_list` needs to be specified".to_owned()))?;
     Ok(WithWarnings { value, warnings: unknown_fields(&fields, &[POOL_LIST], &[]) })
@@ -73,7 +73,6 @@ fn names(pools: &[PoolName]) -> Vec<&str> {
 
 fn pool_list(fields: &Map<String, Value>) -> Result<Option<Vec<String>>, Error> {
     let Some(list) = fields.get(POOL_LIST) else { return Ok(None) };
-    let names = list.as_array().ok_or_else(|| wrong(POOL_LIST, "array"))?.iter();
-    let names = names.map(|name| name.as_str().map(str::to_owned)).collect::<Option<_>>();
-    names.map(Some).ok_or_else(|| Error::Body(format!("\"{POOL_LIST}\" must have the names of pools")))
+    list.as_array().ok_or_else(|| wrong(POOL_LIST, "array"))?;
+    json::texts(list).map(Some).ok_or_else(|| Error::Body(format!("\"{POOL_LIST}\" must have the names of pools")))
 }

@@ -323,9 +323,7 @@ impl FrameRequest {
     /// Returns a field that is a list of texts; an empty list if it is absent.
     pub fn texts(&self, name: &str) -> Result<Vec<String>, Error> {
         let Some(value) = self.field(name) else { return Ok(Vec::new()) };
-        let texts =
-            value.as_array().and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
-        texts.ok_or_else(|| Error::Request(format!("\"{name}\" must be a list of texts")))
+        json::texts(&value).ok_or_else(|| Error::Request(format!("\"{name}\" must be a list of texts")))
     }
 
     /// Returns the whole body.

@@ -24,6 +24,24 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     Ok(from_msgpack(&msgpack))
 }
 
+/// Parses a body that must be an object.
+pub(super) fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, Error> {
+    parse_object_or(bytes, || Error::Body("Document type not supported.".to_owned()))
+}
+
+/// Parses a body that must be an object. `other` is the error for another document.
+pub(super) fn parse_object_or(bytes: &[u8], other: impl FnOnce() -> Error) -> Result<Map<String, Value>, Error> {
+    match parse(bytes)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(other()),
+    }
+}
+
+/// Returns the texts of a list; `None` if the value is not a list of texts.
+pub(super) fn texts(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
 /// Succeeds if a document, as `MessagePack`, may become a tree.
 pub(super) fn check_values(msgpack: &[u8]) -> Result<(), Error> {
     check_count(msgpack::extent(msgpack).0)

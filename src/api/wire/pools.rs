@@ -18,7 +18,7 @@ const POOL: &str = "pool";
 /// Parses the body that creates a pool: `{"weight": …, "uri": …}`, and optionally `flavor` and
 /// `options`. An unknown field is an error.
 pub fn parse_new(bytes: &[u8]) -> Result<PoolChange, Error> {
-    let fields = parse_object(bytes)?;
+    let fields = json::parse_object(bytes)?;
     refuse_unknown(&fields, &FIELDS)?;
     if let Some(field) = ["weight", "uri"].into_iter().find(|field| !fields.contains_key(*field)) {
         return Err(missing(field));
@@ -29,7 +29,7 @@ pub fn parse_new(bytes: &[u8]) -> Result<PoolChange, Error> {
 /// Parses the body that changes a pool, which has one of the same fields at least. Others have no
 /// effect but a warning.
 pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<PoolChange>, Error> {
-    let fields = parse_object(bytes)?;
+    let fields = json::parse_object(bytes)?;
     if !FIELDS.iter().any(|field| fields.contains_key(*field)) {
         return Err(Error::Body("One of `uri`, `weight`, `flavor`, or `options` needs to be specified".to_owned()));
     }
@@ -38,7 +38,7 @@ pub fn parse_change(bytes: &[u8]) -> Result<WithWarnings<PoolChange>, Error> {
 
 /// Parses the body that moves a queue: `{"pool": …}`. An unknown field is an error.
 pub fn parse_move(bytes: &[u8]) -> Result<PoolName, Error> {
-    let fields = parse_object(bytes)?;
+    let fields = json::parse_object(bytes)?;
     refuse_unknown(&fields, &[POOL])?;
     let pool = fields.get(POOL).ok_or_else(|| missing(POOL))?;
     let pool = pool.as_str().ok_or_else(|| wrong(POOL, "string"))?;
@@ -65,14 +65,6 @@ pub fn document(pool: &Pool, is_detailed: bool) -> Value {
 #[must_use]
 pub fn path(name: &str) -> String {
     format!("{PATH}/{name}")
-}
-
-/// Parses a JSON object.
-pub(super) fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, Error> {
-    match json::parse(bytes)? {
-        Value::Object(fields) => Ok(fields),
-        _ => Err(Error::Body("Document type not supported.".to_owned())),
-    }
 }
 
 /// Refuses fields with other names than these.

@@ -34,9 +34,7 @@ pub const ALL: [Kind; 2] = [Kind::Messages, Kind::Subscriptions];
 
 /// Parses `{"resource_types": ["messages", "subscriptions"]}`.
 pub fn parse(bytes: &[u8]) -> Result<WithWarnings<Vec<Kind>>, Error> {
-    let Value::Object(fields) = json::parse(bytes)? else {
-        return Err(Error::Body("Document type not supported.".to_owned()));
-    };
+    let fields = json::parse_object(bytes)?;
     let Some(Value::Array(kinds)) = fields.get(RESOURCE_TYPES) else {
         return Err(Error::Request(
             "\"resource_types\" must be a list of \"messages\" and \"subscriptions\".".to_owned(),

@@ -11,9 +11,7 @@ use sukkal_domain::{Quota, QuotaOverrides};
 /// Parses `{"requests_per_second": 100, …}`. All fields are optional. An unknown field is an error,
 /// because a project with a misspelled quota would have no limit.
 pub fn parse(bytes: &[u8]) -> Result<QuotaOverrides, Error> {
-    let Value::Object(fields) = json::parse(bytes)? else {
-        return Err(Error::Body("Document type not supported.".to_owned()));
-    };
+    let fields = json::parse_object(bytes)?;
     let mut quotas = QuotaOverrides::default();
     for (name, value) in &fields {
         let Some(quota) = Quota::named(name) else {

@@ -13,9 +13,7 @@ const KEYS: [&str; 3] = ["methods", "expires", "paths"];
 /// Parses `{"methods": ["GET"], "expires": "2030-01-01T00:00:00", "paths": ["messages"]}`. All keys
 /// are optional.
 pub fn parse(bytes: &[u8], queue: &QueueId, now: OffsetDateTime) -> Result<SignedUrl, Error> {
-    let Value::Object(fields) = json::parse(bytes)? else {
-        return Err(Error::Body("Document type not supported.".to_owned()));
-    };
+    let fields = json::parse_object(bytes)?;
     if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(Error::Request(format!("unknown key {key:?}; the accepted keys are methods, expires and paths")));
     }
@@ -55,15 +53,9 @@ pub fn document(url: &SignedUrl, signature: &str) -> Value {
 
 /// Returns the strings of a list, or the default if the list is missing or empty.
 fn list(fields: &Map<String, Value>, key: &str, default: &str) -> Result<Vec<String>, Error> {
-    let invalid = || Error::Request(format!("\"{key}\" must be a list of strings"));
-    match fields.get(key) {
-        None | Some(Value::Null) => Ok(vec![default.to_owned()]),
-        Some(Value::Array(items)) if items.is_empty() => Ok(vec![default.to_owned()]),
-        Some(Value::Array(items)) => {
-            items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(invalid)).collect()
-        }
-        Some(_) => Err(invalid()),
-    }
+    let given = fields.get(key).filter(|value| !value.is_null() && **value != json!([]));
+    let texts = given.map_or_else(|| Some(vec![default.to_owned()]), json::texts);
+    texts.ok_or_else(|| Error::Request(format!("\"{key}\" must be a list of strings")))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]

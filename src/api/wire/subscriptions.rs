@@ -177,8 +177,7 @@ pub fn parse_marker(text: &str) -> Result<SubscriptionId, Error> {
 
 /// Parses the body of a request for a new subscription. The broker checks the fields.
 pub fn parse_new(body: Option<&[u8]>) -> Result<SubscriptionRequest, Error> {
-    let fields =
-        body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Request(NOT_AN_OBJECT.to_owned())))?;
+    let fields = fields_of(body, || Error::Request(NOT_AN_OBJECT.to_owned()))?;
     parse_new_fields(fields)
 }
 
@@ -220,8 +219,7 @@ pub fn parse_new_fields(fields: Map<String, Value>) -> Result<SubscriptionReques
 
 /// Parses the body of a request to change a subscription. The broker checks the fields.
 pub fn parse_change(body: Option<&[u8]>) -> Result<Map<String, Value>, Error> {
-    let fields =
-        body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Request(NOT_AN_OBJECT.to_owned())))?;
+    let fields = fields_of(body, || Error::Request(NOT_AN_OBJECT.to_owned()))?;
     if fields.is_empty() {
         return Err(Error::Request("No subscription to create.".to_owned()));
     }
@@ -230,7 +228,7 @@ pub fn parse_change(body: Option<&[u8]>) -> Result<Map<String, Value>, Error> {
 
 /// Parses `{"confirmed": true}`. Other fields have no effect but a warning.
 pub fn parse_confirmation(body: Option<&[u8]>) -> Result<WithWarnings<bool>, Error> {
-    let fields = body.map_or_else(|| Ok(Map::new()), |body| object(body, || Error::Confirmation))?;
+    let fields = fields_of(body, || Error::Confirmation)?;
     let confirmed = fields.get("confirmed").and_then(Value::as_bool);
     let value = confirmed.ok_or_else(|| Error::Request("The 'confirmed' should be boolean.".to_owned()))?;
     Ok(WithWarnings { value, warnings: json::unknown_fields(&fields, &["confirmed"], &[]) })
@@ -239,13 +237,12 @@ pub fn parse_confirmation(body: Option<&[u8]>) -> Result<WithWarnings<bool>, Err
 /// Parses `{"since": …}` or `{"ids": […]}`.
 pub fn parse_redelivery(body: &[u8]) -> Result<RedeliveryRequest, Error> {
     let invalid = |text: &str| Error::Request(text.to_owned());
-    let fields = object(body, || Error::Body("Document type not supported.".to_owned()))?;
+    let fields = json::parse_object(body)?;
     match (fields.get("since"), fields.get("ids"), fields.len()) {
         (Some(since), None, 1) => Ok(RedeliveryRequest::Since(parse_since(since)?)),
         (None, Some(ids), 1) => {
-            let texts = |items: &Vec<Value>| items.iter().map(|id| id.as_str().map(str::to_owned)).collect();
-            let ids: Option<Vec<String>> = ids.as_array().and_then(texts);
-            Ok(RedeliveryRequest::Ids(ids.ok_or_else(|| invalid("\"ids\" must be a list of strings"))?))
+            let ids = json::texts(ids).ok_or_else(|| invalid("\"ids\" must be a list of strings"))?;
+            Ok(RedeliveryRequest::Ids(ids))
         }
         _ => Err(invalid("the body must have either \"since\" or \"ids\", and no other field")),
     }
@@ -255,9 +252,7 @@ fn parse_since(value: &Value) -> Result<Since, Error> {
     since::parse(value.as_str().unwrap_or_default())
 }
 
-fn object(body: &[u8], other: impl FnOnce() -> Error) -> Result<Map<String, Value>, Error> {
-    match json::parse(body)? {
-        Value::Object(fields) => Ok(fields),
-        _ => Err(other()),
-    }
+/// Returns the fields of a body, of which there are none without a body.
+fn fields_of(body: Option<&[u8]>, other: impl FnOnce() -> Error) -> Result<Map<String, Value>, Error> {
+    body.map_or_else(|| Ok(Map::new()), |body| json::parse_object_or(body, other))
 }

@@ -12,9 +12,7 @@ use sukkal_domain::{QueueId, Task, TaskId, TaskState};
 /// Parses `{"to": …, "ids": […], "limit": …, "per_second": …}`. All fields are optional. An unknown
 /// field is an error, because a redrive without a misspelled `limit` would move everything.
 pub fn parse_redrive(bytes: &[u8]) -> Result<RedriveRequest, Error> {
-    let Value::Object(fields) = json::parse(bytes)? else {
-        return Err(Error::Body("Document type not supported.".to_owned()));
-    };
+    let fields = json::parse_object(bytes)?;
     let mut request = RedriveRequest::default();
     for (field, value) in &fields {
         match field.as_str() {
@@ -22,7 +20,9 @@ pub fn parse_redrive(bytes: &[u8]) -> Result<RedriveRequest, Error> {
                 let name = value.as_str().ok_or_else(|| invalid("\"to\" must be the name of a queue"))?;
                 request.to = Some(name.parse().map_err(|error| invalid(&format!("\"to\": {error}")))?);
             }
-            "ids" => request.ids = Some(texts(value).ok_or_else(|| invalid("\"ids\" must be a list of strings"))?),
+            "ids" => {
+                request.ids = Some(json::texts(value).ok_or_else(|| invalid("\"ids\" must be a list of strings"))?);
+            }
             "limit" => request.limit = Some(integer(field, value)?),
             "per_second" => request.per_second = Some(integer(field, value)?),
             _ => {
@@ -40,10 +40,6 @@ fn integer(field: &str, value: &Value) -> Result<i64, Error> {
         Value::Bool(_) => Err(invalid(&format!("{field:?} is {value}; it must be an integer"))),
         value => json::integer(field, value),
     }
-}
-
-fn texts(value: &Value) -> Option<Vec<String>> {
-    value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
 fn invalid(text: &str) -> Error {

@@ -26,17 +26,12 @@ pub struct TokenListDocument {
 /// is for the project of the request, and with `null` for all projects. An unknown field is an
 /// error, because a token with a misspelled `ttl` would not expire.
 pub fn parse_new(bytes: &[u8], own_project: &ProjectId) -> Result<TokenDraft, Error> {
-    let Value::Object(fields) = json::parse(bytes)? else {
-        return Err(Error::Body("Document type not supported.".to_owned()));
-    };
+    let fields = json::parse_object(bytes)?;
     if let Some(field) = fields.keys().find(|field| !["name", "project_id", "roles", "ttl"].contains(&field.as_str())) {
         return Err(invalid(&format!("the body has the field {field:?}; it accepts only {ACCEPTED}")));
     }
     let text = |field: &str| required(&fields, field)?.as_str().map(str::to_owned).ok_or_else(|| no_text(field));
-    let roles = required(&fields, "roles")?.as_array().and_then(|roles| {
-        let names = roles.iter().map(|role| role.as_str().map(str::to_owned));
-        names.collect::<Option<Vec<_>>>()
-    });
+    let roles = json::texts(required(&fields, "roles")?);
     Ok(TokenDraft {
         name: text("name")?,
         project: match fields.get("project_id") {
