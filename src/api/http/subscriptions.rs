@@ -189,7 +189,7 @@ async fn redeliver(
     Segment(id): Segment<1>,
     headers: HeaderMap,
     body: Body,
-) -> Result<(StatusCode, Warnings, Json<subscriptions::StateDocument>), Error> {
+) -> Result<(StatusCode, Warnings, Json<Value>), Error> {
     let body = body::read_required(&headers, body, BODY_BYTES_MAX, Error::Request).await?;
     let request = subscriptions::parse_redelivery(&body)?;
     let WithWarnings { value: status, warnings } = broker.redeliver(&caller, queue, &id, request).await?;

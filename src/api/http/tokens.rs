@@ -5,25 +5,22 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::extract::Segment;
 use super::middleware::operator;
 use super::parameters::Parameters;
-use super::response;
 use super::response::Json;
 use super::route::{Route, route};
 use crate::api::Error;
 use crate::api::wire::query::Query;
-use crate::api::wire::tokens::{self, PATH, TokenListDocument};
+use crate::api::wire::tokens::{self, PATH};
 use crate::api::wire::{body, links};
 use crate::auth::Caller;
 use crate::broker::{self, Broker};
 
 /// Maximum size in bytes of the body of a request for a token.
 const BODY_BYTES_MAX: u64 = 16_384;
-/// Estimated maximum size in bytes of a usual page of tokens.
-const LIST_BYTES: usize = 4_096;
 
 /// Returns the routes if tokens are credentials. Otherwise a token that somebody creates would
 /// become valid when the operator turns the strategy on.
@@ -64,7 +61,7 @@ async fn create(
 }
 
 /// Returns a page of the tokens that the caller manages, without their secrets.
-async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): RawQuery) -> Result<Response, Error> {
+async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): RawQuery) -> Result<Json<Value>, Error> {
     let query = Query::parse(query.as_deref());
     let marker = query.last("marker").map(tokens::parse_marker).transpose()?;
     let limit = query.integer("limit")?;
@@ -74,8 +71,8 @@ async fn list(State(broker): State<Broker>, caller: Caller, RawQuery(query): Raw
     let parameters = [("limit", limit.map(|limit| limit.to_string())), ("project_id", project)];
     let last = page.last().map(|token| token.id.to_string());
     let links = links::next(PATH, marker.is_some(), &parameters, last.as_deref());
-    let tokens = page.iter().map(tokens::document).collect();
-    Ok(response::json(&TokenListDocument { tokens, links }, LIST_BYTES))
+    let tokens: Value = page.iter().map(tokens::document).collect();
+    Ok(Json(json!({ "tokens": tokens, "links": links })))
 }
 
 /// Returns a token without its secret.

@@ -75,58 +75,35 @@ pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delive
     SubscriptionDocument { delivery, ..document(queue, &status.subscription) }
 }
 
-/// Whether messages are sent to a subscriber, and why not.
-#[derive(Debug, Serialize)]
-pub struct StateDocument {
-    state: &'static str,
-    reason: Option<String>,
-    until: Option<String>,
-}
-
-#[derive(Serialize)]
-struct DeliveryDocument {
-    #[serde(flatten)]
-    state: StateDocument,
-    pending: u64,
-    delivered: u64,
-    missed: u64,
-    given_up: u64,
-    retrying: u32,
-    attempts: u64,
-    failing_since: Option<String>,
-}
-
-/// Returns the document of the state of a subscription.
+/// Returns whether notifications are sent, and if not, why and until when.
 #[must_use]
-pub fn state_document(status: &SubscriptionStatus) -> StateDocument {
-    let of = |state, reason: Option<&str>| StateDocument { state, reason: reason.map(str::to_owned), until: None };
-    let held = |reason, until_us: u64| {
-        let until = Some(timestamp(until_us.div_ceil(MICROS_IN_SECOND)));
-        StateDocument { until, ..of("held", Some(reason)) }
+pub fn state_document(status: &SubscriptionStatus) -> Value {
+    let of = |state: &str, reason: Option<&str>, until_us: Option<u64>| {
+        let until = until_us.map(|until_us| timestamp(until_us.div_ceil(MICROS_IN_SECOND)));
+        json!({ "state": state, "reason": reason, "until": until })
     };
     match (&status.subscription.settings.state, status.held_until_us, status.waits_until_us()) {
-        (SubscriptionState::Paused(reason), ..) => of("paused", reason.as_deref()),
-        (SubscriptionState::Disabled(reason), ..) => of("disabled", Some(reason)),
-        (SubscriptionState::Active, ..) if status.awaits_confirmation => of("unconfirmed", None),
-        (SubscriptionState::Active, Some(until_us), _) => held(ASKED_TO_WAIT, until_us),
-        (SubscriptionState::Active, None, Some(until_us)) => held(PROCESS_LOST, until_us),
-        (SubscriptionState::Active, None, None) => of("active", None),
+        (SubscriptionState::Paused(reason), ..) => of("paused", reason.as_deref(), None),
+        (SubscriptionState::Disabled(reason), ..) => of("disabled", Some(reason), None),
+        (SubscriptionState::Active, ..) if status.awaits_confirmation => of("unconfirmed", None, None),
+        (SubscriptionState::Active, Some(until_us), _) => of("held", Some(ASKED_TO_WAIT), Some(until_us)),
+        (SubscriptionState::Active, None, Some(until_us)) => of("held", Some(PROCESS_LOST), Some(until_us)),
+        (SubscriptionState::Active, None, None) => of("active", None, None),
     }
 }
 
 fn delivery_document(status: &SubscriptionStatus) -> Value {
     let progress = &status.progress;
     let failing_since_s = Some(progress.failing_since_us / MICROS_IN_SECOND).filter(|since_s| *since_s > 0);
-    json!(DeliveryDocument {
-        state: state_document(status),
-        pending: status.pending,
-        delivered: progress.delivered,
-        missed: progress.missed,
-        given_up: progress.given_up,
-        retrying: progress.retries,
-        attempts: progress.attempts,
-        failing_since: failing_since_s.map(timestamp),
-    })
+    let mut document = state_document(status);
+    document["pending"] = json!(status.pending);
+    document["delivered"] = json!(progress.delivered);
+    document["missed"] = json!(progress.missed);
+    document["given_up"] = json!(progress.given_up);
+    document["retrying"] = json!(progress.retries);
+    document["attempts"] = json!(progress.attempts);
+    document["failing_since"] = json!(failing_since_s.map(timestamp));
+    document
 }
 
 /// Returns the document of a new or known subscription. Only that of a new one has its key. Returns

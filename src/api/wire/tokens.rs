@@ -1,10 +1,8 @@
 //! Token documents, and the body that creates a token.
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::json;
-use super::links::Link;
 use super::timestamp::timestamp;
 use crate::api::Error;
 use sukkal_domain::{ProjectId, Token, TokenDraft, TokenId, TokenRecord};
@@ -12,15 +10,6 @@ use sukkal_domain::{ProjectId, Token, TokenDraft, TokenId, TokenRecord};
 /// The path of all tokens.
 pub const PATH: &str = "/v2/tokens";
 const ACCEPTED: &str = "\"name\", \"project_id\", \"roles\" and \"ttl\"";
-
-/// A page of a list of tokens.
-#[derive(Debug, Serialize)]
-pub struct TokenListDocument {
-    /// The tokens, without their secrets.
-    pub tokens: Vec<Value>,
-    /// The links of the page.
-    pub links: Vec<Link>,
-}
 
 /// Parses `{"name": …, "project_id": …, "roles": […], "ttl": …}`. Without `project_id`, the token
 /// is for the project of the request, and with `null` for all projects. An unknown field is an
