@@ -10,6 +10,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
@@ -18,12 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::delivery::PendingDeliveries;
 use super::unsent::UnsentParts;
+use crate::auth::ClientCertificate;
 use crate::authentication::Peer;
 
 /// A connection, as its requests see it.
 pub(in crate::api::http) struct Connection {
     /// The other end.
     pub(in crate::api::http) peer: Peer,
+    /// Empty until the handshake of TLS, if there is one.
+    certificate: OnceLock<Option<ClientCertificate>>,
     /// What the client has not accepted yet.
     pub(super) unsent: UnsentParts,
     /// The return guards of the messages that the connection is writing.
@@ -108,6 +112,7 @@ impl Connection {
         let now_us = micros_since(clock_start);
         Self {
             peer,
+            certificate: OnceLock::new(),
             unsent,
             pending_deliveries: PendingDeliveries::default(),
             announced_deliveries: AtomicUsize::new(0),
@@ -127,6 +132,19 @@ impl Connection {
             upgraded: Mutex::default(),
             close,
             abort: CancellationToken::new(),
+        }
+    }
+
+    /// Sets the certificate of the client, if it has one, before its first request.
+    pub(super) fn set_certificate(&self, certificate: Option<ClientCertificate>) {
+        self.certificate.get_or_init(|| certificate);
+    }
+
+    /// Tells a request its connection, and the certificate of the client if it has one.
+    pub(in crate::api::http) fn describe(self: &Arc<Self>, request: &mut Extensions) {
+        request.insert(self.clone());
+        if let Some(Some(certificate)) = self.certificate.get() {
+            request.insert(certificate.clone());
         }
     }
 

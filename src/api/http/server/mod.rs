@@ -53,7 +53,6 @@ use self::tls::Accepted;
 pub use self::tls::{ClientCertificates, Tls, TlsError, TlsFiles};
 use self::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
-use crate::auth::ClientCertificate;
 use crate::authentication::Peer;
 use crate::observability::metrics::{Closed, ConnectionCounts};
 
@@ -105,7 +104,7 @@ pub async fn serve(
         let (server, number) = (server.clone(), numbers.next().expect("there are more numbers"));
         match tls.clone() {
             None => connections.serve(number, peer, permit, |connection, close| async move {
-                server.serve_http1(ClientStream::plain(stream, connection), None, close).await;
+                server.serve_http1(ClientStream::plain(stream, connection), close).await;
             }),
             Some(tls) => connections.serve(number, peer, permit, |connection, close| async move {
                 server.serve_with_tls(stream, &tls, connection, close).await;
@@ -171,14 +170,9 @@ impl Server {
     /// Serves a connection with HTTP/1 until it ends. When `close` is canceled, an idle connection
     /// is closed at once, even if a part of the head of a request has arrived. Another connection
     /// is closed after its response, and a new one too, if its first request arrives soon.
-    async fn serve_http1(
-        &self,
-        stream: ClientStream,
-        certificate: Option<ClientCertificate>,
-        close: CancellationToken,
-    ) {
+    async fn serve_http1(&self, stream: ClientStream, close: CancellationToken) {
         let connection = stream.connection.clone();
-        let service = ConnectionService { service: self.service.clone(), connection: connection.clone(), certificate };
+        let service = ConnectionService { service: self.service.clone(), connection: connection.clone() };
         let ended = {
             let mut http = pin!(self.http1.serve_connection(TokioIo::new(stream), service).with_upgrades());
             tokio::select! {
@@ -220,18 +214,19 @@ impl Server {
             Err(error) => debug!(%error, "a TLS handshake failed"),
             Ok(Accepted::PlainHttp(stream)) => {
                 connection.set_protocol(Protocol::RefusedPlainHttp);
-                self.serve_http1(ClientStream::plain(stream, connection), None, close).await;
+                self.serve_http1(ClientStream::plain(stream, connection), close).await;
             }
             Ok(Accepted::Tls(stream, certificate)) => {
+                connection.set_certificate(certificate);
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
                 let stream = ClientStream::with_tls(stream, connection);
                 if is_http2 {
                     stream.connection.set_protocol(Protocol::Http2);
-                    if let Err(error) = self.http2.serve(stream, certificate, close).await {
+                    if let Err(error) = self.http2.serve(stream, close).await {
                         self.note_early_end(&error);
                     }
                 } else {
-                    self.serve_http1(stream, certificate, close).await;
+                    self.serve_http1(stream, close).await;
                 }
             }
         }
@@ -252,7 +247,6 @@ impl Server {
 struct ConnectionService {
     service: TowerToHyperService<Router>,
     connection: Arc<Connection>,
-    certificate: Option<ClientCertificate>,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -262,10 +256,7 @@ impl Service<Request<Incoming>> for ConnectionService {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.connection.begin_request();
-        request.extensions_mut().insert(self.connection.clone());
-        if let Some(certificate) = &self.certificate {
-            request.extensions_mut().insert(certificate.clone());
-        }
+        self.connection.describe(request.extensions_mut());
         self.service.call(request).map(|response| response.map(without_content_length))
     }
 }

@@ -19,7 +19,7 @@ use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
 use crate::api::http::stream_credential::StreamCredential;
 use crate::api::wire::frame::FrameRequest;
-use crate::auth::{ClientCertificate, Identity, instant_of};
+use crate::auth::{Identity, instant_of};
 use crate::authentication::Sender;
 use sukkal_domain::ProjectId;
 use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
@@ -47,7 +47,6 @@ const TOKEN_HEADERS: [(&str, HeaderName); 3] =
 /// A connection and what is known about its client.
 pub(super) struct Session {
     connection: Arc<Connection>,
-    certificate: Option<ClientCertificate>,
     /// The headers of the upgrade that all requests have: the host and the origin, and the identity
     /// of the client if a proxy states it.
     headers: HeaderMap,
@@ -86,7 +85,6 @@ impl Session {
             Err(Error::Unauthenticated { .. }) if presented_token(given, &settings.authenticator).is_none() => None,
             Err(error) => return Err(error),
         };
-        let certificate = request.extensions().get().cloned();
         let is_unknown = proof.is_none();
         // A signature has not been verified yet.
         if matches!(proof, Some(Proof::Sender(_))) {
@@ -99,16 +97,8 @@ impl Session {
             copy(&[ROLES.clone(), USER_ID.clone()]);
             project = identity::project(given, None)?.map(|(project, _warning)| project);
         }
-        let mut session = Self {
-            connection,
-            certificate,
-            headers,
-            is_proxied,
-            is_unknown,
-            project,
-            tokens: HeaderMap::new(),
-            credential: None,
-        };
+        let mut session =
+            Self { connection, headers, is_proxied, is_unknown, project, tokens: HeaderMap::new(), credential: None };
         match proof {
             // A signature is for one request, and this one has no signed path.
             Some(Proof::Signature(_)) => return Err(Error::NotSigned),
@@ -245,12 +235,8 @@ impl Session {
         *request.method_mut() = action.method.clone();
         *request.uri_mut() = path.try_into().map_err(|_| Outcome::error_text(400, "The request is too large."))?;
         *request.headers_mut() = headers;
-        let extensions = request.extensions_mut();
-        extensions.insert(PathTemplate(action.path));
-        extensions.insert(self.connection.clone());
-        if let Some(certificate) = &self.certificate {
-            extensions.insert(certificate.clone());
-        }
+        request.extensions_mut().insert(PathTemplate(action.path));
+        self.connection.describe(request.extensions_mut());
         Ok(request)
     }
 }

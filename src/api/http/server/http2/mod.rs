@@ -35,7 +35,6 @@ use super::limits::ServerLimits;
 use super::no_body::without_content_length;
 use super::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
-use crate::auth::ClientCertificate;
 
 /// Maximum number of requests of a connection that are in progress. Browsers expect this number.
 const STREAMS_MAX: u32 = 100;
@@ -96,12 +95,7 @@ impl Http2 {
 
     /// Serves a connection until it ends. When `close` is canceled, the requests in progress are
     /// completed.
-    pub(super) async fn serve(
-        &self,
-        stream: ClientStream,
-        certificate: Option<ClientCertificate>,
-        close: CancellationToken,
-    ) -> hyper::Result<()> {
+    pub(super) async fn serve(&self, stream: ClientStream, close: CancellationToken) -> hyper::Result<()> {
         let connection = stream.connection.clone();
         let activity = Arc::new(Activity::new(connection.clone(), self.idle_timeout));
         let service = RequestService {
@@ -110,7 +104,6 @@ impl Http2 {
             unknown_requests: self.unknown_requests.clone(),
             unknown_turns: self.unknown_turns.clone(),
             connection,
-            certificate,
             activity: activity.clone(),
         };
         let mut http = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
@@ -149,7 +142,6 @@ struct RequestService {
     unknown_requests: Arc<Semaphore>,
     unknown_turns: UnknownTurns,
     connection: Arc<Connection>,
-    certificate: Option<ClientCertificate>,
     activity: Arc<Activity>,
 }
 
@@ -173,11 +165,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let deliveries = PendingDeliveries::default();
         let mut request = incoming::request(request);
         let extensions = request.extensions_mut();
-        extensions.insert(self.connection.clone());
+        self.connection.describe(extensions);
         extensions.insert(deliveries.clone());
-        if let Some(certificate) = &self.certificate {
-            extensions.insert(certificate.clone());
-        }
         let response = self.unknown_turns.serve(self.connection.clone(), self.router.clone().call(request));
         Box::pin(async move {
             let response = response.await.unwrap_or_else(|error: Infallible| match error {});
