@@ -59,6 +59,8 @@ pub(in crate::api::http) struct Connection {
     is_half_closed: AtomicBool,
     /// Wakes the reader of the connection, from which this has been hidden.
     half_closed: AtomicWaker,
+    /// Number of requests over HTTP/2 that are in progress.
+    http2_requests: AtomicUsize,
     /// Number of responses over HTTP/2 that are streams and have not ended.
     event_streams: AtomicUsize,
     /// Whether the connection is closed after its next response.
@@ -126,6 +128,7 @@ impl Connection {
             waits: AtomicBool::new(false),
             is_half_closed: AtomicBool::new(false),
             half_closed: AtomicWaker::new(),
+            http2_requests: AtomicUsize::new(0),
             event_streams: AtomicUsize::new(0),
             closes_after_response: AtomicBool::new(false),
             is_unread: AtomicBool::new(false),
@@ -240,6 +243,8 @@ impl Connection {
     pub(super) fn state(&self) -> u64 {
         if self.is_websocket() || self.event_streams.load(Ordering::SeqCst) > 0 {
             STREAMING
+        } else if self.http2_requests.load(Ordering::SeqCst) > 0 {
+            PROCESSING
         } else {
             self.state.load(Ordering::SeqCst)
         }
@@ -344,9 +349,30 @@ impl Connection {
         EventStream(self)
     }
 
-    /// Records over HTTP/2 that there is no request any more.
-    pub(super) fn end_requests(&self) {
+    /// Records over HTTP/2 that a request has arrived.
+    pub(super) fn begin_http2_request(&self) {
+        self.http2_requests.fetch_add(1, Ordering::SeqCst);
+        self.begin_request();
+    }
+
+    /// Records over HTTP/2 that a request has ended.
+    pub(super) fn end_http2_request(&self) {
         self.state.store(self.now_us(), Ordering::SeqCst);
+        self.http2_requests.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Completes when the connection has been idle for this time since the call.
+    pub(super) async fn stays_idle(&self, time: Duration) {
+        let began_us = self.now_us();
+        loop {
+            // With a request, the state is later than any time.
+            let idle_us = self.now_us().saturating_sub(began_us.max(self.state()));
+            let left = time.saturating_sub(Duration::from_micros(idle_us));
+            if left.is_zero() {
+                return;
+            }
+            sleep(left).await;
+        }
     }
 
     /// Records that all responses so far have been written.

@@ -3,7 +3,7 @@
 //! hyper serves them. The parts of a response count what has been written (`outgoing.rs`), so that
 //! messages whose delivery fails are returned.
 
-mod activity;
+mod in_progress;
 mod incoming;
 mod outgoing;
 
@@ -22,11 +22,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use self::activity::{Activity, InProgress};
+use self::in_progress::InProgress;
 use self::outgoing::OutgoingBody;
 use super::client_stream::ClientStream;
 use super::connection::Connection;
@@ -36,6 +35,8 @@ use super::no_body::without_content_length;
 use super::unknown_turns::UnknownTurns;
 use crate::api::error::HEAD_BYTES_MAX;
 
+/// Time for the client to close a connection that has no more requests.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of requests of a connection that are in progress. Browsers expect this number.
 const STREAMS_MAX: u32 = 100;
 /// Maximum size of the headers of a request in bytes, as HTTP/2 counts them: with 32 bytes for
@@ -97,34 +98,25 @@ impl Http2 {
     /// completed.
     pub(super) async fn serve(&self, stream: ClientStream, close: CancellationToken) -> hyper::Result<()> {
         let connection = stream.connection.clone();
-        let activity = Arc::new(Activity::new(connection.clone(), self.idle_timeout));
         let service = RequestService {
             router: self.router.clone(),
             requests: self.requests.clone(),
             unknown_requests: self.unknown_requests.clone(),
             unknown_turns: self.unknown_turns.clone(),
-            connection,
-            activity: activity.clone(),
+            connection: connection.clone(),
         };
         let mut http = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
-        let mut closing = pin!(activity.connection.closing(&close));
-        let mut is_closing = false;
-        loop {
-            tokio::select! {
-                biased;
-                ended = http.as_mut() => return ended,
-                () = closing.as_mut(), if !is_closing => {}
-                () = sleep_until(activity.next_check()) => {
-                    if !activity.is_idle_for_long() {
-                        continue;
-                    } else if is_closing {
-                        return Ok(());
-                    }
-                }
-            }
-            is_closing = true;
-            activity.begin_to_close();
-            http.as_mut().graceful_shutdown();
+        tokio::select! {
+            biased;
+            ended = http.as_mut() => return ended,
+            () = connection.closing(&close) => {}
+            () = connection.stays_idle(self.idle_timeout) => {}
+        }
+        http.as_mut().graceful_shutdown();
+        tokio::select! {
+            biased;
+            ended = http.as_mut() => ended,
+            () = connection.stays_idle(CLOSE_TIMEOUT) => Ok(()),
         }
     }
 }
@@ -142,7 +134,6 @@ struct RequestService {
     unknown_requests: Arc<Semaphore>,
     unknown_turns: UnknownTurns,
     connection: Arc<Connection>,
-    activity: Arc<Activity>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -154,14 +145,14 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
     /// repeat it.
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         // Each connection may have one request.
-        let permit = if self.activity.is_idle() {
+        let permit = if self.connection.is_idle() {
             None
         } else if let Ok(permit) = self.permits().clone().try_acquire_owned() {
             Some(permit)
         } else {
             return Box::pin(async { Err(Reason::REFUSED_STREAM.into()) });
         };
-        let in_progress = Activity::begin(&self.activity, permit);
+        let in_progress = InProgress::begin(self.connection.clone(), permit);
         let deliveries = PendingDeliveries::default();
         let mut request = incoming::request(request);
         let extensions = request.extensions_mut();

@@ -13,7 +13,7 @@ use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 
-use super::activity::InProgress;
+use super::in_progress::InProgress;
 use crate::api::http::server::connection::{Connection, EventStream};
 use crate::api::http::server::delivery::PendingDeliveries;
 use crate::broker::undelivered::ReturnGuard;
@@ -49,7 +49,7 @@ impl OutgoingBody {
         in_progress: Arc<InProgress>,
         is_event_stream: bool,
     ) -> Self {
-        let connection = &in_progress.activity.connection;
+        let connection = &in_progress.connection;
         let event_stream = is_event_stream.then(|| connection.clone().begin_event_stream());
         Self { body, deliveries, in_progress, _event_stream: event_stream }
     }
@@ -58,7 +58,7 @@ impl OutgoingBody {
     fn outgoing(&self, bytes: Bytes) -> Outgoing {
         let guards = self.deliveries.take();
         let in_progress = self.in_progress.clone();
-        let connection = in_progress.activity.connection.clone();
+        let connection = in_progress.connection.clone();
         connection.announce_deliveries(guards.len());
         Outgoing { bytes, end: Some(End { announced: guards.len(), guards, connection, _in_progress: in_progress }) }
     }
