@@ -45,10 +45,6 @@ pub(super) struct Action {
     /// The path template of the equivalent HTTP request. A request must have each parameter of the
     /// path in its body, as a text.
     pub(super) path: &'static str,
-    /// Whether a signature can allow the action.
-    pub(super) may_be_signed: bool,
-    /// Whether the action authenticates the connection.
-    pub(super) authenticates: bool,
     /// Whether the reply may have a page of a list.
     pub(super) returns_page: bool,
     /// Further fields that a request must have.
@@ -68,17 +64,7 @@ pub(super) fn action<T: 'static, H: Handler<T, Service> + Sync>(
 ) -> Action {
     let handler = WithMiddleware::new(Requirement::Caller, Outage::from(outage), handler);
     let handle: Handle = Box::new(move |request, service| handler.clone().call(request, service));
-    Action {
-        name,
-        method,
-        path,
-        may_be_signed: false,
-        authenticates: false,
-        returns_page: false,
-        required: &[],
-        optional: &[],
-        handle,
-    }
+    Action { name, method, path, returns_page: false, required: &[], optional: &[], handle }
 }
 
 impl Action {
@@ -90,13 +76,14 @@ impl Action {
         Self { optional, ..self }
     }
 
-    /// Lets a signature allow the action.
-    pub(super) fn may_be_signed(self) -> Self {
-        Self { may_be_signed: true, ..self }
+    /// Returns whether a signature can allow the action.
+    pub(super) fn may_be_signed(&self) -> bool {
+        self.name.starts_with("message_")
     }
 
-    pub(super) fn authenticates(self) -> Self {
-        Self { authenticates: true, ..self }
+    /// Returns whether the action authenticates the connection.
+    pub(super) fn authenticates(&self) -> bool {
+        self.path == PATH
     }
 
     pub(super) fn returns_page(self) -> Self {
@@ -110,7 +97,7 @@ impl Action {
             return Err("\"headers\" must be an object, and \"body\" too unless it is absent".to_owned());
         }
         frame.check_values().map_err(|error| error.to_string())?;
-        let headers: &[&str] = if self.authenticates { &["X-Project-ID"] } else { &["Client-ID", "X-Project-ID"] };
+        let headers: &[&str] = if self.authenticates() { &["X-Project-ID"] } else { &["Client-ID", "X-Project-ID"] };
         for name in headers {
             if !frame.header(name).is_some_and(|value| value.is_string()) {
                 return Err(format!("the header {name} must be a text"));

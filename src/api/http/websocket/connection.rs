@@ -295,7 +295,7 @@ impl SocketConnection {
         let name = request.action();
         let verifies_tokens = service.settings.authenticator.verifies_tokens();
         let action = match actions::find(&name) {
-            Some(action) if action.authenticates && !verifies_tokens => None,
+            Some(action) if action.authenticates() && !verifies_tokens => None,
             found => found,
         };
         let Some(action) = action else {
@@ -340,8 +340,8 @@ impl SocketConnection {
             self.are_binary.store(kind == Kind::Binary, Ordering::Relaxed);
             self.notifications.add(subscribed);
         }
-        let outcome = Outcome::of(response, action.authenticates, self.session.is_proved()).await;
-        let repeated = if action.authenticates { request.without_contents() } else { self.repeated(request) };
+        let outcome = Outcome::of(response, action.authenticates(), self.session.is_proved()).await;
+        let repeated = if action.authenticates() { request.without_contents() } else { self.repeated(request) };
         Ok((outcome.write(kind, Some(&repeated))?, context.in_progress.lock().await.take()))
     }
 

@@ -1,10 +1,9 @@
 //! Finds the ends of frames in the bytes of a client (RFC 6455, section 5.2).
 
-/// Number of bytes at the start of a frame that always exist: the opcode and the length.
-const HEAD_BYTES: usize = 2;
-/// The bit of the second byte that says that the payload is masked.
-const IS_MASKED: u8 = 0x80;
-const MASK_BYTES: usize = 4;
+use std::io::Cursor;
+
+use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
+
 /// The bit of the first byte that says that the frame is a control frame, such as a ping.
 const IS_CONTROL: u8 = 8;
 
@@ -35,7 +34,11 @@ impl FrameBounds {
         while self.left.is_none() && count < bytes.len() {
             self.head.push(bytes[count]);
             count += 1;
-            self.left = bytes_after(&self.head);
+            self.left = match FrameHeader::parse(&mut Cursor::new(&self.head)) {
+                Ok(header) => header.map(|(_, payload)| usize::try_from(payload).unwrap_or(usize::MAX)),
+                // The WebSocket fails.
+                Err(_invalid) => Some(usize::MAX),
+            };
         }
         if let Some(left) = &mut self.left {
             let arrived = (*left).min(bytes.len() - count);
@@ -54,22 +57,11 @@ impl FrameBounds {
     }
 }
 
-/// Returns the number of bytes after the length of a frame; `None` if the length is incomplete.
-fn bytes_after(head: &[u8]) -> Option<usize> {
-    let second = *head.get(1)?;
-    let mask_bytes = if second & IS_MASKED == 0 { 0 } else { MASK_BYTES };
-    let further = &head[HEAD_BYTES..];
-    let payload_bytes = match second & !IS_MASKED {
-        126 => u16::from_be_bytes(further.try_into().ok()?).into(),
-        127 => usize::try_from(u64::from_be_bytes(further.try_into().ok()?)).unwrap_or(usize::MAX),
-        short => short.into(),
-    };
-    Some(payload_bytes.saturating_add(mask_bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MASK_BYTES: usize = 4;
 
     #[test]
     fn frames_end_where_their_length_says_however_the_bytes_arrive() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use uuid::Uuid;
@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::action::{Action, PATH};
 use super::reply::Outcome;
 use crate::api::Error;
-use crate::api::http::middleware::authentication::{AUTH_TOKEN, Proof, SERVICE_TOKEN, presented_token};
-use crate::api::http::middleware::identity::{self, CLIENT_ID, IDEMPOTENCY_KEY, PROJECT_ID, ROLES, USER_ID};
+use crate::api::http::middleware::authentication::{Proof, SERVICE_TOKEN, presented_token};
+use crate::api::http::middleware::identity::{self, PROJECT_ID, ROLES, USER_ID};
 use crate::api::http::middleware::metering::PathTemplate;
 use crate::api::http::server::connection::Connection;
 use crate::api::http::service::Settings;
@@ -27,22 +27,11 @@ use sukkal_domain::queue_id::PROJECT_ID_CHARS_MAX;
 const URL_SIGNATURE: &str = "URL-Signature";
 /// The headers of a request in a frame that become those of the HTTP request, as clients spell
 /// them.
-const HEADERS: [(&str, HeaderName); 3] = [
-    ("Durability", HeaderName::from_static("durability")),
-    ("traceparent", HeaderName::from_static("traceparent")),
-    ("tracestate", HeaderName::from_static("tracestate")),
-];
+const HEADERS: [&str; 4] = ["Durability", "traceparent", "tracestate", "Idempotency-Key"];
 /// The headers of a signature. Two of them may be lists.
-const SIGNATURE_HEADERS: [(&str, HeaderName); 4] = [
-    (URL_SIGNATURE, HeaderName::from_static("url-signature")),
-    ("URL-Paths", HeaderName::from_static("url-paths")),
-    ("URL-Methods", HeaderName::from_static("url-methods")),
-    ("URL-Expires", HeaderName::from_static("url-expires")),
-];
-
+const SIGNATURE_HEADERS: [&str; 4] = [URL_SIGNATURE, "URL-Paths", "URL-Methods", "URL-Expires"];
 /// The headers with a token, and with that of a service that calls on behalf of its owner.
-const TOKEN_HEADERS: [(&str, HeaderName); 3] =
-    [("X-Auth-Token", AUTH_TOKEN), ("Authorization", AUTHORIZATION), ("X-Service-Token", SERVICE_TOKEN)];
+const TOKEN_HEADERS: [&str; 3] = ["X-Auth-Token", "Authorization", "X-Service-Token"];
 
 /// A connection and what is known about its client.
 pub(super) struct Session {
@@ -104,7 +93,7 @@ impl Session {
             Some(Proof::Signature(_)) => return Err(Error::NotSigned),
             Some(Proof::Sender(Sender::Identified(identity))) => {
                 let tokens =
-                    TOKEN_HEADERS.into_iter().filter_map(|(_, name)| Some((name.clone(), given.get(&name)?.clone())));
+                    TOKEN_HEADERS.into_iter().filter_map(|name| Some((name_of(name), given.get(name)?.clone())));
                 session.prove(tokens.collect(), &identity, settings);
             }
             _ => {}
@@ -174,33 +163,32 @@ impl Session {
             return Err(Outcome::repeated_header(repeated));
         }
         let mut headers = self.headers.clone();
-        let mut add = |name: HeaderName, spelling: &str, value: Option<Value>| {
+        let mut add = |spelling: &str, value: Option<Value>| {
             let Some(value) = value else { return Ok(()) };
             let value = text_of(&value).and_then(|text| HeaderValue::try_from(text).ok());
-            headers.insert(name, value.ok_or_else(|| Outcome::bad_header(spelling))?);
+            headers.insert(name_of(spelling), value.ok_or_else(|| Outcome::bad_header(spelling))?);
             Ok::<_, Outcome>(())
         };
-        for (spelling, name) in HEADERS {
-            add(name, spelling, frame.header(spelling))?;
+        for spelling in HEADERS {
+            add(spelling, frame.header(spelling))?;
         }
-        add(IDEMPOTENCY_KEY.clone(), "Idempotency-Key", frame.header("Idempotency-Key"))?;
-        let random = || action.authenticates.then(|| Uuid::new_v4().to_string().into());
-        add(CLIENT_ID.clone(), "Client-ID", frame.header("Client-ID").or_else(random))?;
+        let random = || action.authenticates().then(|| Uuid::new_v4().to_string().into());
+        add("Client-ID", frame.header("Client-ID").or_else(random))?;
         let project = frame.header("X-Project-ID");
-        if action.authenticates {
+        if action.authenticates() {
             let tokens = tokens_of(frame);
             if tokens.keys().all(|name| *name == SERVICE_TOKEN) {
                 return Err(Outcome::bad_header("X-Auth-Token"));
             }
             // A token may be for all projects.
             if !self.is_proxied {
-                add(PROJECT_ID[0].clone(), "X-Project-ID", project)?;
+                add("X-Project-ID", project)?;
             }
             headers.extend(tokens);
             return self.build(action, action.path_of(frame), headers);
         }
         if !self.is_proxied {
-            add(ROLES.clone(), "X-Roles", frame.header("X-Roles"))?;
+            add("X-Roles", frame.header("X-Roles"))?;
         }
         if let Some(own) = &self.project
             && project.as_ref().and_then(Value::as_str) != Some(own.as_str())
@@ -208,16 +196,16 @@ impl Session {
             return Err(Outcome::error_text(403, "Not authenticated."));
         }
         if !self.is_proxied || self.is_proved() {
-            add(PROJECT_ID[0].clone(), "X-Project-ID", project)?;
+            add("X-Project-ID", project)?;
         }
         if self.is_proved() {
             headers.extend(self.tokens.clone());
         } else if frame.header(URL_SIGNATURE).is_some() {
-            if !action.may_be_signed {
+            if !action.may_be_signed() {
                 return Err(Outcome::not_authenticated());
             }
-            for (spelling, name) in SIGNATURE_HEADERS {
-                add(name, spelling, frame.header(spelling))?;
+            for spelling in SIGNATURE_HEADERS {
+                add(spelling, frame.header(spelling))?;
             }
         }
         self.build(action, action.path_of(frame), headers)
@@ -243,11 +231,11 @@ impl Session {
 
 /// Returns the headers of a request that authenticates that have its token.
 fn tokens_of(frame: &FrameRequest) -> HeaderMap {
-    let given = TOKEN_HEADERS.into_iter().filter_map(|(spelling, name)| {
+    let given = TOKEN_HEADERS.into_iter().filter_map(|spelling| {
         let token = frame.header(spelling)?;
         let mut value = HeaderValue::try_from(token.as_str()?).ok()?;
         value.set_sensitive(true);
-        Some((name, value))
+        Some((name_of(spelling), value))
     });
     given.collect()
 }
@@ -262,4 +250,8 @@ fn text_of(value: &Value) -> Option<String> {
         }
         _ => None,
     }
+}
+
+fn name_of(spelling: &str) -> HeaderName {
+    HeaderName::try_from(spelling).expect("it is the name of a header")
 }

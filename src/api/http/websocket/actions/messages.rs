@@ -20,8 +20,7 @@ use sukkal_domain::{Scope, Taken, Warning, WithWarnings};
 pub(super) fn actions() -> Vec<Action> {
     vec![
         action("message_post", Method::POST, MESSAGES, "Messages could not be enqueued.", post)
-            .requires(&[("messages", List)])
-            .may_be_signed(),
+            .requires(&[("messages", List)]),
         action("message_list", Method::GET, MESSAGES, "Messages could not be listed.", list)
             .accepts(&[
                 ("marker", Text),
@@ -30,21 +29,15 @@ pub(super) fn actions() -> Vec<Action> {
                 ("include_claimed", Boolean),
                 ("include_delayed", Boolean),
             ])
-            .may_be_signed()
             .returns_page(),
-        action("message_get", Method::GET, MESSAGE, "Message could not be retrieved.", get)
-            .may_be_signed()
-            .returns_page(),
+        action("message_get", Method::GET, MESSAGE, "Message could not be retrieved.", get).returns_page(),
         action("message_get_many", Method::GET, MESSAGES, "Messages could not be listed.", get_many)
             .requires(&[("message_ids", List)])
-            .may_be_signed()
             .returns_page(),
         action("message_delete", Method::DELETE, MESSAGE, "Message could not be deleted.", delete)
-            .accepts(&[("claim_id", Text)])
-            .may_be_signed(),
+            .accepts(&[("claim_id", Text)]),
         action("message_delete_many", Method::DELETE, MESSAGES, "Messages could not be deleted.", delete_many)
             .accepts(&[("message_ids", List), ("claim_ids", List), ("pop", Integer)])
-            .may_be_signed()
             .returns_page(),
     ]
 }

@@ -47,8 +47,7 @@ pub(super) fn unknown() -> &'static Action {
 }
 
 fn all() -> Vec<Action> {
-    let mut all =
-        vec![action("authenticate", Method::POST, PATH, "Authentication failed.", authenticate).authenticates()];
+    let mut all = vec![action("authenticate", Method::POST, PATH, "Authentication failed.", authenticate)];
     all.extend(queues::actions());
     all.extend(messages::actions());
     all.extend(claims::actions());
