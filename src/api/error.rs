@@ -393,16 +393,7 @@ impl Error {
                 | Broker::ForbiddenTarget { .. }
                 | Broker::ForbiddenGrant,
             ) => (StatusCode::FORBIDDEN, "Not authorized"),
-            Self::Broker(
-                Broker::NoQueue(_)
-                | Broker::NoMessage(_)
-                | Broker::NoClaim(_)
-                | Broker::NoTask(_)
-                | Broker::NoSubscription(_)
-                | Broker::NoToken(_)
-                | Broker::NoPool(_)
-                | Broker::NoFlavor(_),
-            ) => (StatusCode::NOT_FOUND, "Not found"),
+            Self::Broker(Broker::NoQueue(_) | Broker::NotFound(_)) => (StatusCode::NOT_FOUND, "Not found"),
             Self::Broker(Broker::Conflict(_)) => (StatusCode::CONFLICT, "Resource conflict"),
             Self::Document | Self::Broker(Broker::Store(StoreError::Corrupt(_)) | Broker::Damaged(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")

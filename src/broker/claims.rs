@@ -198,5 +198,5 @@ async fn preferred(access: &Access, queue: &QueueId, preference: &Preference) ->
 }
 
 fn no_claim(queue: &QueueId, id: &str) -> Error {
-    Error::NoClaim(format!("Claim {id} does not exist in the queue {} for project {}", queue.name(), queue.project()))
+    Error::NotFound(format!("Claim {id} does not exist in the queue {} for project {}", queue.name(), queue.project()))
 }

@@ -45,30 +45,12 @@ pub enum Error {
     /// The queue or the topic does not exist, and the operation requires it.
     #[error("{} {} does not exist for project {}", .0.name().kind().title(), .0.name(), .0.project())]
     NoQueue(QueueId),
-    /// None of the messages exists.
+    /// What the request names, other than a queue, does not exist or has expired.
     #[error("{0}")]
-    NoMessage(String),
-    /// The claim does not exist or has expired.
-    #[error("{0}")]
-    NoClaim(String),
-    /// The task does not exist.
-    #[error("{0}")]
-    NoTask(String),
-    /// The subscription does not exist or has expired.
-    #[error("{0}")]
-    NoSubscription(String),
+    NotFound(String),
     /// A new token is not valid.
     #[error("{0}")]
     Token(#[from] InvalidToken),
-    /// The token does not exist or has expired.
-    #[error("{0}")]
-    NoToken(String),
-    /// The pool does not exist, or is retired.
-    #[error("{0}")]
-    NoPool(String),
-    /// The flavor does not exist in the project.
-    #[error("{0}")]
-    NoFlavor(String),
     /// What the client has sent for a pool is not valid, or the pool cannot be reached.
     #[error("{0}")]
     Pool(String),

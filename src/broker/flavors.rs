@@ -152,7 +152,7 @@ fn no_pools() -> Error {
 }
 
 fn no_flavor(name: &str) -> Error {
-    Error::NoFlavor(format!("Flavor {name} does not exist"))
+    Error::NotFound(format!("Flavor {name} does not exist"))
 }
 
 fn find<'l>(list: &'l PoolList, project: &ProjectId, name: &str) -> Option<&'l Flavor> {

@@ -280,7 +280,7 @@ fn changes_too_often() -> Error {
 }
 
 pub(super) fn no_pool(name: &str) -> Error {
-    Error::NoPool(format!("Pool {name} does not exist"))
+    Error::NotFound(format!("Pool {name} does not exist"))
 }
 
 /// Returns whether the pool has this name and is not retired.

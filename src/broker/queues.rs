@@ -102,7 +102,7 @@ impl Broker {
         self.check_new_queue(caller, &store, &queue).await?;
         self.check_flavor(&store, queue.project(), &metadata).await.map_err(|error| match error {
             // Zaqar answers so.
-            Error::NoFlavor(text) => Error::Limit(text),
+            Error::NotFound(text) => Error::Limit(text),
             error => error,
         })?;
         let has_pooling = self.pooling.is_some();

@@ -99,7 +99,7 @@ impl Broker {
 }
 
 fn no_task(queue: &QueueId, id: &str) -> Error {
-    Error::NoTask(format!("Task {id} does not exist in the queue {} for project {}", queue.name(), queue.project()))
+    Error::NotFound(format!("Task {id} does not exist in the queue {} for project {}", queue.name(), queue.project()))
 }
 
 fn running(queue: &QueueId, id: TaskId) -> String {

@@ -68,7 +68,7 @@ impl Broker {
         refuse_token(id)?;
         let found = access.admit().await?.get_token(TokenId::parse_or_unknown(id)).await?;
         let managed = found.filter(|token| may_manage(client, &token.grant));
-        managed.ok_or_else(|| Error::NoToken(format!("Token {id} does not exist")))
+        managed.ok_or_else(|| Error::NotFound(format!("Token {id} does not exist")))
     }
 
     /// Deletes a token that the caller manages, if it exists. All processes refuse it some seconds

@@ -152,7 +152,7 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// [`Error::NoMessage`] if it does not exist.
+    /// [`Error::NotFound`] if it does not exist.
     pub async fn get_message(
         &self,
         caller: &Caller,
@@ -171,7 +171,7 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// [`Error::NoMessage`] if none of the messages exists.
+    /// [`Error::NotFound`] if none of the messages exists.
     pub async fn get_messages(
         &self,
         caller: &Caller,
@@ -218,7 +218,7 @@ impl Broker {
 
 fn no_message(queue: &QueueId, ids: &[String]) -> Error {
     let (noun, name, project) = (queue.name().kind().noun(), queue.name(), queue.project());
-    Error::NoMessage(format!(
+    Error::NotFound(format!(
         "No messages with IDs: ['{}'] found in the {noun} {name} for project {project}.",
         ids.join("', '")
     ))

@@ -37,7 +37,7 @@ impl Broker {
 }
 
 pub(super) fn no_subscription(id: &str) -> Error {
-    Error::NoSubscription(format!("Subscription {id} does not exist"))
+    Error::NotFound(format!("Subscription {id} does not exist"))
 }
 
 /// Refuses a time in the future, from which on nothing can be delivered before it has come.
