@@ -57,6 +57,14 @@ impl Caller {
 }
 
 impl Client {
+    /// Returns a client for unit tests.
+    #[cfg(test)]
+    pub(crate) fn of_test(project: &str, roles: &[&str]) -> Self {
+        let id = sukkal_domain::ClientIdRule::Text(1..=9).parse("me").unwrap();
+        let roles = roles.iter().map(|&role| role.to_owned()).collect();
+        Self { project: ProjectId::new(project).unwrap(), id, roles, identity: None }
+    }
+
     /// Returns the time at which the client's credential expires; `None` if it does not expire.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {

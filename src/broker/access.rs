@@ -324,13 +324,11 @@ pub(super) fn require_client(caller: &Caller) -> Result<&Client, Error> {
 mod tests {
     use super::*;
     use crate::auth::policy::{Overrides, Preset};
-    use sukkal_domain::{ClientIdRule, role};
+    use sukkal_domain::role;
     use sukkal_storage::embedded::EmbeddedStore;
 
     fn client(roles: &[&str]) -> Client {
-        let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
-        let roles = roles.iter().map(|&role| role.to_owned()).collect();
-        Client { project: ProjectId::new("p").unwrap(), id, roles, identity: None }
+        Client::of_test("p", roles)
     }
 
     fn store(policy: Policy) -> GuardedStore {

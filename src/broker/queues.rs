@@ -452,13 +452,12 @@ mod tests {
     use crate::auth::Client;
     use crate::broker::test_options::{limits, push_config};
     use crate::observability::metrics::Metrics;
-    use sukkal_domain::{ClientIdRule, ProjectId};
+    use sukkal_domain::ProjectId;
     use sukkal_storage::QueueStore as _;
     use sukkal_storage::embedded::EmbeddedStore;
 
     fn caller(project: &str) -> Caller {
-        let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
-        Caller::Client(Client { project: ProjectId::new(project).unwrap(), id, roles: Vec::new(), identity: None })
+        Caller::Client(Client::of_test(project, &[]))
     }
 
     /// Metadata of an earlier release can have more values than are accepted now.

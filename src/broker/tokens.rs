@@ -118,12 +118,9 @@ fn may_give(client: &Client, roles: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sukkal_domain::ClientIdRule;
 
     fn client(roles: &[&str]) -> Client {
-        let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
-        let roles = roles.iter().map(|&role| role.to_owned()).collect();
-        Client { project: ProjectId::new("own").unwrap(), id, roles, identity: None }
+        Client::of_test("own", roles)
     }
 
     fn grant(project: Option<&str>) -> TokenGrant {

@@ -264,17 +264,15 @@ mod tests {
     use crate::broker::messages::{Delay, Draft, PostRequest, TenantDraft};
     use crate::broker::test_options::{limits, push_config};
     use crate::observability::metrics::Metrics;
-    use sukkal_domain::{Body, ClientIdRule, ProjectId};
+    use sukkal_domain::{Body, ProjectId};
     use sukkal_storage::embedded::EmbeddedStore;
 
     #[tokio::test]
     async fn a_claim_ends_by_itself_if_too_many_are_being_withdrawn() {
         let store = Arc::new(EmbeddedStore::in_memory().unwrap());
         let broker = Broker::new(store, limits(), push_config(), None, Arc::new(Metrics::default()));
-        let id = ClientIdRule::Text(1..=9).parse("a client").unwrap();
-        let project = ProjectId::new("p").unwrap();
-        let queue = QueueId::new(project.clone(), "q".parse().unwrap()).unwrap();
-        let caller = Caller::Client(Client { project, id, roles: Vec::new(), identity: None });
+        let queue = QueueId::new(ProjectId::new("p").unwrap(), "q".parse().unwrap()).unwrap();
+        let caller = Caller::Client(Client::of_test("p", &[]));
         let body = Body::from_msgpack(Bytes::from_static(b"\x01"));
         let draft = Draft { ttl_s: None, delay: Delay::Unset, tenant: TenantDraft::Unset, body };
         let post = PostRequest {

@@ -79,12 +79,9 @@ impl Default for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sukkal_domain::{ClientIdRule, ProjectId};
 
     fn client(roles: &[&str]) -> Client {
-        let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
-        let roles = roles.iter().map(|&role| role.to_owned()).collect();
-        Client { project: ProjectId::new("p").unwrap(), id, roles, identity: None }
+        Client::of_test("p", roles)
     }
 
     #[test]

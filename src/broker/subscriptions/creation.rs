@@ -187,7 +187,7 @@ mod tests {
     use crate::broker::subscriptions::ConfirmedBy;
     use crate::broker::test_options::{limits, push_config};
     use crate::observability::metrics::Metrics;
-    use sukkal_domain::{AddressRules, ClientIdRule, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
+    use sukkal_domain::{AddressRules, ConfirmationRequest, DeliveryRequest, ProjectId, PushConfig};
     use sukkal_storage::embedded::EmbeddedStore;
 
     fn broker(require_confirmation: bool) -> Broker {
@@ -197,8 +197,7 @@ mod tests {
     }
 
     fn caller() -> Caller {
-        let id = ClientIdRule::Uuid.parse("3381af92-2b9e-11e3-b191-71861300734c").unwrap();
-        Caller::Client(Client { project: ProjectId::new("p").unwrap(), id, roles: Vec::new(), identity: None })
+        Caller::Client(Client::of_test("p", &[]))
     }
 
     fn queue() -> QueueId {
@@ -249,7 +248,8 @@ mod tests {
 
         confirm(&broker, id, false).await;
         let end = sent.try_recv().unwrap();
-        assert_eq!((end.kind, end.valid_s), (ConfirmationKind::Unsubscription, 60));
+        let valid_s = limits().default_subscription_ttl.into();
+        assert_eq!((end.kind, end.valid_s), (ConfirmationKind::Unsubscription, valid_s));
     }
 
     #[tokio::test]

@@ -176,7 +176,6 @@ mod tests {
 
     use super::*;
     use crate::observability::audit::losses::Losses;
-    use sukkal_domain::ClientIdRule;
 
     fn log() -> (AuditLog, mpsc::Receiver<String>) {
         let (sender, lines) = mpsc::channel();
@@ -194,9 +193,7 @@ mod tests {
         };
         let trail = Trail::new(log.clone(), origin);
         let project = ProjectId::new("p").unwrap();
-        let id = ClientIdRule::Text(1..=9).parse("me").unwrap();
-        let client = Client { project: project.clone(), id, roles: Vec::new(), identity: None };
-        trail.note_client(&client, &project, None);
+        trail.note_client(&Client::of_test("p", &[]), &project, None);
         trail
     }
 
