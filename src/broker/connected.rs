@@ -11,9 +11,7 @@ use uuid::Uuid;
 
 use super::Error;
 use sukkal_base::memory_budget::{BudgetExceeded, MemoryBudget, MemoryShare};
-use sukkal_domain::{
-    JsonObject, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings, SubscriptionState,
-};
+use sukkal_domain::{JsonObject, QueueId, Revision, Subscription, SubscriptionId, SubscriptionSettings};
 
 /// Maximum size in bytes of the options of all subscriptions. They count twice, because they are
 /// kept as requests show them and as they are applied.
@@ -108,15 +106,7 @@ impl Registration {
             revision: Revision(0),
             ttl_s: self.ttl_s,
             age_s: self.created.elapsed().as_secs(),
-            settings: SubscriptionSettings {
-                subscriber: format!("websocket:{}", self.connection),
-                options: self.options.clone(),
-                confirmed: false,
-                keys: Vec::new(),
-                state: SubscriptionState::Active,
-                requests: Vec::new(),
-                author: None,
-            },
+            settings: SubscriptionSettings::new(format!("websocket:{}", self.connection), self.options.clone()),
         }
     }
 }

@@ -144,6 +144,13 @@ pub struct NewSubscription {
 }
 
 impl SubscriptionSettings {
+    /// Returns the settings of a subscription that is active and has no keys.
+    #[must_use]
+    pub fn new(subscriber: String, options: JsonObject) -> Self {
+        let (state, requests, author) = (SubscriptionState::Active, Vec::new(), None);
+        Self { subscriber, options, confirmed: false, keys: Vec::new(), state, requests, author }
+    }
+
     /// Returns the id of the trust with which the subscriber is called, if it needs one.
     #[must_use]
     pub fn trust(&self) -> Option<&str> {

@@ -237,14 +237,11 @@ mod tests {
 
     #[test]
     fn a_subscription_is_read_as_it_was_written() {
+        let options = serde_json::from_str(r#"{"a": [1, null]}"#).unwrap();
         let settings = SubscriptionSettings {
-            subscriber: "http://a.example/".to_owned(),
-            options: serde_json::from_str(r#"{"a": [1, null]}"#).unwrap(),
             confirmed: true,
-            keys: Vec::new(),
             state: SubscriptionState::Paused(Some("why".to_owned())),
-            requests: Vec::new(),
-            author: None,
+            ..SubscriptionSettings::new("http://a.example/".to_owned(), options)
         };
         let (id, head) = (SubscriptionId::random(), SubscriptionHead { revision: 9, began_us: 5_000_000, ttl_s: 60 });
 

@@ -277,19 +277,7 @@ pub(super) fn add_request(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sukkal_domain::SignatureAlgorithm;
-
-    fn settings() -> SubscriptionSettings {
-        SubscriptionSettings {
-            subscriber: String::new(),
-            options: sukkal_domain::JsonObject::default(),
-            confirmed: false,
-            keys: Vec::new(),
-            state: SubscriptionState::Active,
-            requests: Vec::new(),
-            author: None,
-        }
-    }
+    use sukkal_domain::{JsonObject, SignatureAlgorithm};
 
     #[test]
     fn a_new_key_signs_first_and_the_former_one_for_another_day() {
@@ -307,7 +295,8 @@ mod tests {
 
     #[test]
     fn requests_are_numbered_and_dropped_when_they_are_carried_out() {
-        let (mut settings, mut progress) = (settings(), Progress::default());
+        let mut settings = SubscriptionSettings::new(String::new(), JsonObject::default());
+        let mut progress = Progress::default();
         let numbers = |settings: &SubscriptionSettings| {
             settings.requests.iter().map(|request| request.number).collect::<Vec<_>>()
         };

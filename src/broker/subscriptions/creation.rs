@@ -11,7 +11,7 @@ use crate::broker::{Action, Broker, Error};
 use sukkal_domain::subscription_draft::InvalidSubscription;
 use sukkal_domain::{
     ConfirmationKind, DeliveryOptions, Metadata, NewSubscription, QueueId, Quota, Rank, Secret, SigningKey,
-    Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, SubscriptionState, Warning,
+    Subscription, SubscriptionDraft, SubscriptionId, SubscriptionSettings, Warning,
 };
 use sukkal_storage::SubscriptionCreation;
 
@@ -97,13 +97,9 @@ impl Broker {
                 Some(Since::Time(micros)) => Some(Rank::new(micros).unwrap_or(Rank::MAX).previous()),
             },
             settings: SubscriptionSettings {
-                subscriber: subscriber.as_str().to_owned(),
-                options,
-                confirmed: false,
                 keys: vec![key],
-                state: SubscriptionState::Active,
-                requests: Vec::new(),
                 author,
+                ..SubscriptionSettings::new(subscriber.as_str().to_owned(), options)
             },
         };
         let this = self.clone();

@@ -116,19 +116,11 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use sukkal_domain::{Revision, SubscriptionSettings, SubscriptionState};
+    use sukkal_domain::{Revision, SubscriptionSettings};
 
     fn subscription(number: u8, option_bytes: usize) -> Subscription {
         let options = Map::from_iter([("a".to_owned(), json!("x".repeat(option_bytes)))]);
-        let settings = SubscriptionSettings {
-            subscriber: String::new(),
-            options: (&options).into(),
-            confirmed: false,
-            keys: Vec::new(),
-            state: SubscriptionState::Active,
-            requests: Vec::new(),
-            author: None,
-        };
+        let settings = SubscriptionSettings::new(String::new(), (&options).into());
         let id = SubscriptionId::from_bytes([number; 16]);
         Subscription { id, revision: Revision(0), ttl_s: 60, age_s: 0, settings }
     }

@@ -26,15 +26,7 @@ fn message(rank: u64) -> Arc<Message> {
 }
 
 fn subscriber(options: &serde_json::Value) -> SubscriptionDeliveries {
-    let settings = SubscriptionSettings {
-        subscriber: SUBSCRIBER.to_owned(),
-        options: options.as_object().unwrap().into(),
-        confirmed: false,
-        keys: Vec::new(),
-        state: SubscriptionState::Active,
-        requests: Vec::new(),
-        author: None,
-    };
+    let settings = SubscriptionSettings::new(SUBSCRIBER.to_owned(), options.as_object().unwrap().into());
     let options = Arc::new(DeliveryOptions::parse(&settings.options).unwrap());
     let policy = RetryPolicy::from_settings(options.retry_policy.as_ref(), None);
     let id = SubscriptionId::random();

@@ -18,7 +18,7 @@ use crate::{
 };
 use sukkal_domain::{
     Attempt, NewSubscription, Progress, QueueId, Redrive, Retry, Selection, SubscriptionId, SubscriptionSettings,
-    SubscriptionState, TaskId,
+    TaskId,
 };
 
 type Damage = fn(Entry) -> (Entry, Part);
@@ -152,15 +152,7 @@ async fn a_check_finds_each_kind_of_damage_to_subscriptions() {
 async fn queue_with_retry(store: &EmbeddedStore) -> (QueueId, SubscriptionId) {
     let queue = queue(store, "q", Value::Null).await;
     post(store, &queue, 1, 9).await;
-    let settings = SubscriptionSettings {
-        subscriber: "http://a".to_owned(),
-        options: sukkal_domain::JsonObject::default(),
-        confirmed: true,
-        keys: Vec::new(),
-        state: SubscriptionState::Active,
-        requests: Vec::new(),
-        author: None,
-    };
+    let settings = SubscriptionSettings::new("http://a".to_owned(), sukkal_domain::JsonObject::default());
     let id = SubscriptionId::random();
     let new = NewSubscription { id, ttl_s: 600, after: None, settings };
     assert_eq!(store.create_subscription(&queue, &new, 1).await, Ok(SubscriptionCreation::Created));
