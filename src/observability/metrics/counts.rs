@@ -1,8 +1,9 @@
 //! Counters and gauges in the form that Prometheus' text format needs.
 
 use std::fmt;
+use std::hash::Hash;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,6 +12,11 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 /// Upper bounds of the buckets for pick-up delays, in seconds.
 pub(super) const PICKUP_DELAYS_S: [f64; 18] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+
+/// The label with the result of a round or an attempt.
+pub(super) const RESULT: &str = "result";
+/// The label with the reason why a connection was closed.
+const REASON: &str = "reason";
 
 /// The number of things that exist now. Clones count the same things.
 #[derive(Clone, Debug, Default)]
@@ -21,12 +27,7 @@ pub struct LiveCount(pub(super) Gauge);
 #[derive(Clone, Debug)]
 pub struct ConnectionCounts {
     pub(super) open: LiveCount,
-    pub(super) closed: Family<ClosedLabels, Total>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ClosedLabels {
-    reason: &'static str,
+    pub(super) closed: Totals<&'static str>,
 }
 
 /// Why the server closes a connection.
@@ -41,15 +42,26 @@ pub enum Closed {
     Flood,
 }
 
-/// One counted thing, until it is dropped.
-#[derive(Debug)]
-pub struct Counted(Gauge);
-
 /// A counter that has the same name in all its lines, as Prometheus' format requires. The library
 /// writes `OpenMetrics`, in which only samples have the suffix `_total`. The two formats do not
 /// differ otherwise here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Total(pub(super) Counter);
+
+/// A label with its name and its value.
+pub(super) type Label<V> = [(&'static str, V); 1];
+
+/// Counters that differ in the value of one label.
+pub(super) type Totals<V> = Family<Label<V>, Total>;
+
+/// Returns counters with these values of the label, all at zero.
+pub(super) fn zeros<V: Clone + Eq + Hash>(label: &'static str, values: impl IntoIterator<Item = V>) -> Totals<V> {
+    let totals = Totals::default();
+    for value in values {
+        drop(totals.get_or_create(&[(label, value)]));
+    }
+    totals
+}
 
 impl EncodeMetric for Total {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -66,45 +78,42 @@ impl TypedMetric for Total {
 }
 
 impl LiveCount {
-    /// Counts one more thing.
+    /// Counts one more thing, until the result is dropped.
     #[must_use]
-    pub fn count(&self) -> Counted {
-        self.0.inc();
-        Counted(self.0.clone())
+    pub fn count(&self) -> Share {
+        let mut one = Share::of(&self.0);
+        one.set(1);
+        one
     }
 }
 
 impl ConnectionCounts {
-    /// Counts one more connection as open.
+    /// Counts one more connection as open, until the result is dropped.
     #[must_use]
-    pub fn count(&self) -> Counted {
+    pub fn count(&self) -> Share {
         self.open.count()
     }
 
     /// Counts a connection that the server closes.
     pub fn closed(&self, reason: Closed) {
-        self.closed.get_or_create(&reason.labels()).0.inc();
+        self.closed.get_or_create(&[(REASON, reason.label())]).0.inc();
     }
 }
 
 impl Default for ConnectionCounts {
     fn default() -> Self {
-        let closed = Family::<ClosedLabels, Total>::default();
-        for reason in [Closed::Replaced, Closed::Slow, Closed::Flood] {
-            drop(closed.get_or_create(&reason.labels()));
-        }
-        Self { open: LiveCount::default(), closed }
+        let reasons = [Closed::Replaced, Closed::Slow, Closed::Flood];
+        Self { open: LiveCount::default(), closed: zeros(REASON, reasons.map(Closed::label)) }
     }
 }
 
 impl Closed {
-    fn labels(self) -> ClosedLabels {
-        let reason = match self {
+    fn label(self) -> &'static str {
+        match self {
             Self::Replaced => "replaced",
             Self::Slow => "slow",
             Self::Flood => "flood",
-        };
-        ClosedLabels { reason }
+        }
     }
 }
 
@@ -131,11 +140,5 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.set(0);
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

@@ -17,8 +17,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-pub use self::counts::{Closed, ConnectionCounts, Counted, LiveCount, Share};
-use self::counts::{PICKUP_DELAYS_S, Total};
+pub use self::counts::{Closed, ConnectionCounts, LiveCount, Share};
+use self::counts::{Label, PICKUP_DELAYS_S, RESULT, Total, Totals, zeros};
 use self::push::PushMetrics;
 use self::scrape::Figures;
 
@@ -39,14 +39,14 @@ pub struct Metrics {
     registry: Registry,
     pickup_delay: Histogram,
     requests: Family<RequestLabels, Total>,
-    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    durations: Family<Label<&'static str>, Histogram, fn() -> Histogram>,
     store_operations: Histogram,
     refused_requests: Total,
     paused_claims: Total,
     lost_audit_records: Total,
     connections: ConnectionCounts,
-    closed_sockets: Family<CodeLabels, Total>,
-    janitor_rounds: Family<RoundLabels, Total>,
+    closed_sockets: Totals<u16>,
+    janitor_rounds: Totals<&'static str>,
     janitor_visits: Total,
     push: PushMetrics,
 }
@@ -66,26 +66,6 @@ struct RequestLabels {
     status: u16,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabels {
-    route: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RoundLabels {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CodeLabels {
-    code: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-}
-
 impl Metrics {
     /// Creates the metrics, all at zero.
     #[must_use]
@@ -100,17 +80,11 @@ impl Metrics {
             paused_claims: Total::default(),
             lost_audit_records: Total::default(),
             connections: ConnectionCounts::default(),
-            closed_sockets: Family::default(),
-            janitor_rounds: Family::default(),
+            closed_sockets: zeros(CODE, CLOSE_CODES),
+            janitor_rounds: zeros(RESULT, [ROUND_DONE, ROUND_FAILED]),
             janitor_visits: Total::default(),
             push: PushMetrics::default(),
         };
-        for result in [ROUND_DONE, ROUND_FAILED] {
-            drop(metrics.janitor_rounds.get_or_create(&RoundLabels { result }));
-        }
-        for code in CLOSE_CODES {
-            drop(metrics.closed_sockets.get_or_create(&CodeLabels { code }));
-        }
         Self { registry: metrics.registry(), ..metrics }
     }
 
@@ -173,8 +147,8 @@ impl Metrics {
             self.janitor_visits.clone(),
         );
         self.push.register(&mut registry);
-        let build = Family::<BuildLabels, Gauge>::default();
-        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+        let build = Family::<[(&str, &str); 1], Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("sukkal_build_info", "1, with the version", build);
         registry
     }
@@ -208,18 +182,18 @@ impl Metrics {
 
     /// Counts a finished round of maintenance, with the number of queues visited.
     pub fn count_janitor_round(&self, visited: u64) {
-        self.janitor_rounds.get_or_create(&RoundLabels { result: ROUND_DONE }).0.inc();
+        self.janitor_rounds.get_or_create(&[(RESULT, ROUND_DONE)]).0.inc();
         self.janitor_visits.0.inc_by(visited);
     }
 
     /// Counts a round of maintenance that could not be finished.
     pub fn count_failed_janitor_round(&self) {
-        self.janitor_rounds.get_or_create(&RoundLabels { result: ROUND_FAILED }).0.inc();
+        self.janitor_rounds.get_or_create(&[(RESULT, ROUND_FAILED)]).0.inc();
     }
 
     /// Counts a WebSocket that the service closes with this code.
     pub fn count_closed_socket(&self, code: u16) {
-        self.closed_sockets.get_or_create(&CodeLabels { code }).0.inc();
+        self.closed_sockets.get_or_create(&[(CODE, code)]).0.inc();
     }
 
     /// Returns the counts of connections of the API.
@@ -237,7 +211,7 @@ impl Metrics {
     /// Returns the metrics of a route.
     #[must_use]
     pub fn route(&self, route: &'static str) -> RouteMeter {
-        let duration = self.durations.get_or_create_owned(&RouteLabels { route });
+        let duration = self.durations.get_or_create_owned(&[("route", route)]);
         RouteMeter { route, requests: self.requests.clone(), duration }
     }
 
@@ -252,6 +226,8 @@ impl Metrics {
     }
 }
 
+/// The label with the code with which a WebSocket was closed.
+const CODE: &str = "code";
 const ROUND_DONE: &str = "done";
 const ROUND_FAILED: &str = "failed";
 

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::counts::{Counted, LiveCount, PICKUP_DELAYS_S, Share, Total};
+use super::counts::{LiveCount, PICKUP_DELAYS_S, RESULT, Share, Totals, zeros};
 
 const DELIVERED: &str = "delivered";
 const FAILED: &str = "failed";
@@ -16,25 +14,16 @@ const FAILED: &str = "failed";
 /// The metrics of deliveries to subscribers.
 #[derive(Debug)]
 pub struct PushMetrics {
-    attempts: Family<AttemptLabels, Total>,
+    attempts: Totals<&'static str>,
     delay: Histogram,
     in_flight: LiveCount,
     pending: Gauge,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    result: &'static str,
-}
-
 impl Default for PushMetrics {
     fn default() -> Self {
-        let attempts = Family::<AttemptLabels, Total>::default();
-        for result in [DELIVERED, FAILED] {
-            drop(attempts.get_or_create(&AttemptLabels { result }));
-        }
         Self {
-            attempts,
+            attempts: zeros(RESULT, [DELIVERED, FAILED]),
             delay: Histogram::new(PICKUP_DELAYS_S),
             in_flight: LiveCount::default(),
             pending: Gauge::default(),
@@ -64,7 +53,7 @@ impl PushMetrics {
 
     /// Counts an attempt as in flight until the result is dropped.
     #[must_use]
-    pub fn begin_attempt(&self) -> Counted {
+    pub fn begin_attempt(&self) -> Share {
         self.in_flight.count()
     }
 
@@ -76,12 +65,12 @@ impl PushMetrics {
 
     /// Counts a successful attempt for a message that became visible this long ago.
     pub fn count_delivered(&self, delay: Duration) {
-        self.attempts.get_or_create(&AttemptLabels { result: DELIVERED }).0.inc();
+        self.attempts.get_or_create(&[(RESULT, DELIVERED)]).0.inc();
         self.delay.observe(delay.as_secs_f64());
     }
 
     /// Counts a failed attempt.
     pub fn count_failed(&self) {
-        self.attempts.get_or_create(&AttemptLabels { result: FAILED }).0.inc();
+        self.attempts.get_or_create(&[(RESULT, FAILED)]).0.inc();
     }
 }

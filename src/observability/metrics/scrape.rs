@@ -61,6 +61,12 @@ pub struct QueueFigures {
     pub expired: u64,
 }
 
+impl QueueFigures {
+    fn labels(&self) -> [(&str, &str); 2] {
+        [("project", self.queue.project().as_str()), ("queue", self.queue.name().as_str())]
+    }
+}
+
 /// The figures, as the library reads them.
 #[derive(Debug)]
 struct Scrape {
@@ -151,44 +157,36 @@ impl Collector for Scrape {
             "Messages moved to a dead-letter queue by this process",
             dead_lettered,
         )?;
+        let queues = &figures.queues.queues;
         for (name, help, value) in QUEUE_METRICS {
-            encode_queues(to, name, help, &figures.queues.queues, value)?;
+            let kind = if name.ends_with("_total") { MetricType::Counter } else { MetricType::Gauge };
+            family(to, name, help, kind, queues.iter().map(|queue| (queue.labels(), value(queue))))?;
         }
         let help = "Queues of the option `queues`, or projects there, whose figures are missing";
         gauge(to, "sukkal_queue_figures_missing", help, figures.queues.missing)?;
-        encode_pools(to, &figures.pools)?;
+        let help = "1 if the pool answered the last ping of this process, otherwise 0";
+        let pools =
+            figures.pools.iter().map(|pool| ([("pool", pool.name.as_str())], u64::from(pool.failure.is_none())));
+        family(to, "sukkal_pool_up", help, MetricType::Gauge, pools)?;
         process.map_or(Ok(()), |process| encode_process(to, &process))
     }
 }
 
-fn encode_pools(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolState]) -> fmt::Result {
-    if pools.is_empty() {
-        return Ok(());
-    }
-    let help = "1 if the pool answered the last ping of this process, otherwise 0";
-    let mut metric = encoder.encode_descriptor("sukkal_pool_up", help, None, MetricType::Gauge)?;
-    for pool in pools {
-        let is_up = u64::from(pool.failure.is_none());
-        metric.encode_family(&[("pool", pool.name.as_str())])?.encode_gauge(&is_up)?;
-    }
-    Ok(())
-}
-
-fn encode_queues(
-    encoder: &mut DescriptorEncoder<'_>,
+/// Writes a metric that has a value for each of these labels; nothing without labels.
+fn family<'f, const N: usize>(
+    to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    queues: &[QueueFigures],
-    value: impl Fn(&QueueFigures) -> u64,
+    kind: MetricType,
+    values: impl Iterator<Item = ([(&'f str, &'f str); N], u64)>,
 ) -> fmt::Result {
-    if queues.is_empty() {
+    let mut values = values.peekable();
+    if values.peek().is_none() {
         return Ok(());
     }
-    let kind = if name.ends_with("_total") { MetricType::Counter } else { MetricType::Gauge };
-    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-    for queue in queues {
-        let labels = [("project", queue.queue.project().as_str()), ("queue", queue.queue.name().as_str())];
-        metric.encode_family(&labels)?.encode_gauge(&value(queue))?;
+    let mut metric = to.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in values {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
     }
     Ok(())
 }
