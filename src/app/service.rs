@@ -94,27 +94,29 @@ fn audit_log(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<AuditLog>
 /// believed.
 fn authenticator(config: &Config, broker: &Broker) -> Result<Authenticator, Error> {
     let Auth { strategies, trusted_proxies } = &config.auth;
+    let mut chosen = Authenticator::default();
     if strategies.is_empty() {
-        return Ok(Authenticator::default().with_none(Openness::ThisMachine));
+        chosen.none = Some(Openness::ThisMachine);
     }
-    strategies.iter().try_fold(Authenticator::default(), |chosen, strategy| match strategy {
-        AuthStrategy::None => Ok(chosen.with_none(Openness::Everybody)),
-        AuthStrategy::Proxy => Ok(chosen.with_proxies(TrustedProxies::new(trusted_proxies))),
-        AuthStrategy::Keystone => {
-            let keystone = Keystone::new(config.keystone.clone()).map_err(Error::Authentication)?;
-            let uri = keystone.public_uri().to_owned();
-            broker.set_trusts(Arc::new(keystone.trusts()));
-            Ok(chosen.with_keystone(Box::new(keystone), uri))
+    for strategy in strategies {
+        match strategy {
+            AuthStrategy::None => chosen.none = Some(Openness::Everybody),
+            AuthStrategy::Proxy => chosen.proxies = Some(TrustedProxies::new(trusted_proxies)),
+            AuthStrategy::Keystone => {
+                let keystone = Keystone::new(config.keystone.clone()).map_err(Error::Authentication)?;
+                let uri = keystone.public_uri().to_owned();
+                broker.set_trusts(Arc::new(keystone.trusts()));
+                chosen.keystone = Some((Box::new(keystone), uri));
+            }
+            AuthStrategy::Jwt => {
+                chosen.jwt = Some(Box::new(Jwt::new(config.jwt.clone()).map_err(Error::Authentication)?));
+            }
+            AuthStrategy::Tokens => {
+                chosen.api_keys = Some(Box::new(Tokens::new(broker.clone(), admin_token(config)?.as_ref())));
+            }
         }
-        AuthStrategy::Jwt => {
-            let jwt = Jwt::new(config.jwt.clone()).map_err(Error::Authentication)?;
-            Ok(chosen.with_jwt(Box::new(jwt)))
-        }
-        AuthStrategy::Tokens => {
-            let tokens = Tokens::new(broker.clone(), admin_token(config)?.as_ref());
-            Ok(chosen.with_tokens(Box::new(tokens)))
-        }
-    })
+    }
+    Ok(chosen)
 }
 
 /// Returns the token that the operator has configured for the admin.

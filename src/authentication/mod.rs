@@ -29,17 +29,16 @@ const REFUSED_BY_KEYSTONE: &str = "The request you have made requires authentica
 /// The strategies that are on. Without any, no request has a known sender.
 #[derive(Default)]
 pub struct Authenticator {
-    none: Option<Openness>,
-    proxies: Option<TrustedProxies>,
-    api_keys: Option<Box<dyn TokenStrategy>>,
-    keystone: Option<Keystone>,
-    jwt: Option<Box<dyn TokenStrategy>>,
-}
-
-/// The strategy for tokens of Keystone, and where clients get such tokens.
-struct Keystone {
-    strategy: Box<dyn TokenStrategy>,
-    uri: String,
+    /// The strategy `none`.
+    pub none: Option<Openness>,
+    /// The strategy `proxy`.
+    pub proxies: Option<TrustedProxies>,
+    /// The strategy `tokens`.
+    pub api_keys: Option<Box<dyn TokenStrategy>>,
+    /// The strategy `keystone`, and the URI at which clients get tokens.
+    pub keystone: Option<(Box<dyn TokenStrategy>, String)>,
+    /// The strategy `jwt`.
+    pub jwt: Option<Box<dyn TokenStrategy>>,
 }
 
 /// The requests that are believed without a credential.
@@ -73,36 +72,6 @@ pub struct Challenges {
 }
 
 impl Authenticator {
-    /// Adds the strategy `none`.
-    #[must_use]
-    pub fn with_none(self, openness: Openness) -> Self {
-        Self { none: Some(openness), ..self }
-    }
-
-    /// Adds the strategy `proxy`.
-    #[must_use]
-    pub fn with_proxies(self, proxies: TrustedProxies) -> Self {
-        Self { proxies: Some(proxies), ..self }
-    }
-
-    /// Adds the strategy `keystone`. Clients get tokens at this URI.
-    #[must_use]
-    pub fn with_keystone(self, strategy: Box<dyn TokenStrategy>, uri: String) -> Self {
-        Self { keystone: Some(Keystone { strategy, uri }), ..self }
-    }
-
-    /// Adds the strategy `jwt`.
-    #[must_use]
-    pub fn with_jwt(self, strategy: Box<dyn TokenStrategy>) -> Self {
-        Self { jwt: Some(strategy), ..self }
-    }
-
-    /// Adds the strategy `tokens`.
-    #[must_use]
-    pub fn with_tokens(self, strategy: Box<dyn TokenStrategy>) -> Self {
-        Self { api_keys: Some(strategy), ..self }
-    }
-
     /// Returns whether tokens are credentials. Otherwise they are for somebody else, such as a
     /// proxy, and have no effect.
     #[must_use]
@@ -143,7 +112,7 @@ impl Authenticator {
     async fn verify(&self, token: Token<'_>) -> Result<Sender, AuthenticationError> {
         let strategy = match token.form() {
             TokenForm::ApiKey => self.api_keys.as_deref(),
-            TokenForm::AuthToken => self.keystone.as_ref().map(|keystone| &*keystone.strategy),
+            TokenForm::AuthToken => self.keystone.as_ref().map(|(strategy, _)| &**strategy),
             TokenForm::Bearer => self.jwt.as_deref(),
         };
         let refused = |reason| Err(AuthenticationError::Refused(reason));
@@ -192,7 +161,7 @@ impl Authenticator {
     #[must_use]
     pub fn challenges(&self) -> Challenges {
         Challenges {
-            keystone_uri: self.keystone.as_ref().map(|keystone| keystone.uri.clone()),
+            keystone_uri: self.keystone.as_ref().map(|(_, uri)| uri.clone()),
             bearer: self.api_keys.is_some() || self.jwt.is_some(),
         }
     }

@@ -1,9 +1,8 @@
 //! The tokens that clients send, and what a strategy that verifies them offers.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 
+use async_trait::async_trait;
 use zeroize::Zeroizing;
 
 use crate::auth::{AuthenticationError, Identity};
@@ -42,14 +41,11 @@ pub enum TokenForm {
 }
 
 /// A strategy that verifies tokens.
+#[async_trait]
 pub trait TokenStrategy: Send + Sync {
     /// Returns what a token proves, beside the token of a service that sends it on behalf of its
     /// owner. A strategy that knows no such services ignores their tokens.
-    fn identify<'a>(
-        &'a self,
-        token: &'a str,
-        service_token: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>>;
+    async fn identify(&self, token: &str, service_token: Option<&str>) -> Result<Identity, AuthenticationError>;
 }
 
 impl<'r> Token<'r> {

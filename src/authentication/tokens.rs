@@ -4,11 +4,10 @@
 //! processes. Few ids without a token are looked up at the same time, so invented tokens do not
 //! burden the store.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -103,13 +102,10 @@ impl Tokens {
     }
 }
 
+#[async_trait]
 impl TokenStrategy for Tokens {
-    fn identify<'a>(
-        &'a self,
-        token: &'a str,
-        _service_token: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
-        Box::pin(Self::identify(self, token))
+    async fn identify(&self, token: &str, _service_token: Option<&str>) -> Result<Identity, AuthenticationError> {
+        self.identify(token).await
     }
 }
 

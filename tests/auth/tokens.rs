@@ -1,12 +1,12 @@
 //! Tokens: their form selects the strategy that verifies them, and its decision is final. The
 //! strategies of these tests know a few tokens.
 
-use std::future::{Future, pending, ready};
-use std::pin::Pin;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -35,13 +35,10 @@ const AMBIGUOUS: &str = "Ambiguous identification";
 /// with the name of the strategy.
 struct Stub(&'static str);
 
+#[async_trait]
 impl TokenStrategy for Stub {
-    fn identify<'a>(
-        &'a self,
-        token: &'a str,
-        _service_token: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
-        Box::pin(ready(match token.rsplit_once('-') {
+    async fn identify(&self, token: &str, _service_token: Option<&str>) -> Result<Identity, AuthenticationError> {
+        match token.rsplit_once('-') {
             Some((_, "down")) => Err(AuthenticationError::Unavailable("the verifier is down".to_owned())),
             Some((_, project)) => Ok(Identity {
                 subject: token.to_owned(),
@@ -50,7 +47,7 @@ impl TokenStrategy for Stub {
                 expires_at: None,
             }),
             None => Err(AuthenticationError::Refused("The token is unknown.".to_owned())),
-        }))
+        }
     }
 }
 
@@ -58,14 +55,11 @@ impl TokenStrategy for Stub {
 #[derive(Clone, Default)]
 struct Fragile(Arc<AtomicBool>);
 
+#[async_trait]
 impl TokenStrategy for Fragile {
-    fn identify<'a>(
-        &'a self,
-        token: &'a str,
-        service_token: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Identity, AuthenticationError>> + Send + 'a>> {
+    async fn identify(&self, token: &str, service_token: Option<&str>) -> Result<Identity, AuthenticationError> {
         let is_down = self.0.load(Ordering::SeqCst);
-        Stub("worker").identify(if is_down { "x-down" } else { token }, service_token)
+        Stub("worker").identify(if is_down { "x-down" } else { token }, service_token).await
     }
 }
 
@@ -92,11 +86,19 @@ async fn serve_under(preset: &str, authenticator: Authenticator) -> Api {
     Api::new(url, "of-the-header")
 }
 
+/// Only the strategy `jwt`.
+fn only_jwt() -> Authenticator {
+    Authenticator { jwt: Some(Box::new(Stub("jwt"))), ..Authenticator::default() }
+}
+
 /// All strategies for tokens.
 fn all() -> Authenticator {
     let keystone_uri = "https://keystone.example/v3".to_owned();
-    let authenticator = Authenticator::default().with_keystone(Box::new(Stub("keystone")), keystone_uri);
-    authenticator.with_jwt(Box::new(Stub("jwt"))).with_tokens(Box::new(Stub("admin")))
+    Authenticator {
+        api_keys: Some(Box::new(Stub("admin"))),
+        keystone: Some((Box::new(Stub("keystone")), keystone_uri)),
+        ..only_jwt()
+    }
 }
 
 /// Returns the strategy that has verified a request: the health check is for `admin`, the role of
@@ -123,7 +125,7 @@ async fn the_form_of_a_token_selects_its_strategy() {
     assert!(!is_api_key(auth_token("gAAAA-p")).await);
     assert!(!is_api_key(bearer("bearer ey.ey.x-p")).await);
 
-    let only_jwt = serve(Authenticator::default().with_jwt(Box::new(Stub("jwt"))).with_none(Openness::Everybody)).await;
+    let only_jwt = serve(Authenticator { none: Some(Openness::Everybody), ..only_jwt() }).await;
     answered(only_jwt.get(QUEUES).header("Authorization", "Bearer x-p"), 200).await;
     for (name, token, form) in [
         ("X-Auth-Token", "x-p", "a Keystone token in X-Auth-Token"),
@@ -168,7 +170,7 @@ async fn two_credentials_are_refused() {
 /// Tokens that are not text never reach a strategy.
 #[tokio::test]
 async fn a_request_without_a_valid_credential_is_told_how_to_get_one() {
-    let api = serve(Authenticator::default().with_jwt(Box::new(Stub("jwt")))).await;
+    let api = serve(only_jwt()).await;
     for (header, reason) in [
         (None, "The request you have made requires authentication, by a JWT in Authorization: Bearer."),
         (Some("Basic dTpw"), "The request you have made requires authentication, by a JWT in Authorization: Bearer."),
@@ -206,15 +208,15 @@ async fn a_request_without_a_valid_credential_is_told_how_to_get_one() {
 /// Otherwise its owner could do whatever URLs can be signed for, on all paths.
 #[tokio::test]
 async fn no_credential_has_the_role_of_a_signed_request() {
-    let named = || Box::new(Stub("Signed_URL"));
+    let named = || -> Box<dyn TokenStrategy> { Box::new(Stub("Signed_URL")) };
     let (x_roles, auth_token) = (("X-Roles", "other, Signed_URL"), ("X-Auth-Token", "x-p"));
     let proxies = TrustedProxies::new(&["127.0.0.1".parse().unwrap()]);
     for (strategy, (name, credential)) in [
-        (Authenticator::default().with_none(Openness::Everybody), x_roles),
-        (Authenticator::default().with_proxies(proxies), x_roles),
-        (Authenticator::default().with_keystone(named(), String::new()), auth_token),
-        (Authenticator::default().with_jwt(named()), ("Authorization", "Bearer x-p")),
-        (Authenticator::default().with_tokens(named()), ("X-Auth-Token", "skt_x-p")),
+        (Authenticator { none: Some(Openness::Everybody), ..Authenticator::default() }, x_roles),
+        (Authenticator { proxies: Some(proxies), ..Authenticator::default() }, x_roles),
+        (Authenticator { keystone: Some((named(), String::new())), ..Authenticator::default() }, auth_token),
+        (Authenticator { jwt: Some(named()), ..Authenticator::default() }, ("Authorization", "Bearer x-p")),
+        (Authenticator { api_keys: Some(named()), ..Authenticator::default() }, ("X-Auth-Token", "skt_x-p")),
     ] {
         let api = serve_under("roles", strategy).await;
 
@@ -268,7 +270,7 @@ async fn a_credential_that_cannot_be_verified_is_a_503() {
 #[tokio::test]
 async fn streams_and_waits_end_soon_if_their_token_cannot_be_verified_any_more() {
     let verifier = Fragile::default();
-    let api = serve(Authenticator::default().with_tokens(Box::new(verifier.clone()))).await;
+    let api = serve(Authenticator { api_keys: Some(Box::new(verifier.clone())), ..Authenticator::default() }).await;
     let with = |request: RequestBuilder| request.header("X-Auth-Token", "skt_x-p");
     let messages = "/v2/queues/q/messages";
     let mut stream = Events::open(with(api.get(messages))).await;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use quick_cache::sync::Cache;
 use ring::digest::{Digest, SHA256, digest};
 
@@ -96,13 +96,10 @@ impl Jwt {
     }
 }
 
+#[async_trait]
 impl TokenStrategy for Jwt {
-    fn identify<'a>(
-        &'a self,
-        token: &'a str,
-        _service_token: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Identity, AuthenticationError>> {
-        Box::pin(self.identify(token))
+    async fn identify(&self, token: &str, _service_token: Option<&str>) -> Result<Identity, AuthenticationError> {
+        self.identify(token).await
     }
 }
 

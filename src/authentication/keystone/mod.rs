@@ -8,7 +8,7 @@ mod trusts;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, timeout};
 
@@ -142,13 +142,10 @@ impl Holder {
     }
 }
 
+#[async_trait]
 impl TokenStrategy for Keystone {
-    fn identify<'a>(
-        &'a self,
-        token: &'a str,
-        service_token: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Identity, AuthenticationError>> {
-        Box::pin(self.identify(token, service_token))
+    async fn identify(&self, token: &str, service_token: Option<&str>) -> Result<Identity, AuthenticationError> {
+        self.identify(token, service_token).await
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
@@ -142,26 +142,22 @@ impl KeystoneTrusts {
     }
 }
 
+#[async_trait]
 impl Trusts for KeystoneTrusts {
-    fn create<'a>(
-        &'a self,
-        token: &'a Secret,
-        user: &'a Identity,
-        ttl: Duration,
-    ) -> BoxFuture<'a, Result<String, AuthenticationError>> {
-        Box::pin(in_time(self.create_trust(token, user, ttl)))
+    async fn create(&self, token: &Secret, user: &Identity, ttl: Duration) -> Result<String, AuthenticationError> {
+        in_time(self.create_trust(token, user, ttl)).await
     }
 
-    fn token<'a>(&'a self, trust: &'a str) -> BoxFuture<'a, Result<Secret, AuthenticationError>> {
-        Box::pin(in_time(self.trust_token(trust)))
+    async fn token(&self, trust: &str) -> Result<Secret, AuthenticationError> {
+        in_time(self.trust_token(trust)).await
     }
 
     fn forget_token(&self, trust: &str) {
         self.tokens.forget(&trust.to_owned());
     }
 
-    fn delete<'a>(&'a self, trust: &'a str) -> BoxFuture<'a, Result<(), AuthenticationError>> {
-        Box::pin(in_time(self.delete_trust(trust)))
+    async fn delete(&self, trust: &str) -> Result<(), AuthenticationError> {
+        in_time(self.delete_trust(trust)).await
     }
 }
 
