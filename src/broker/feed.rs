@@ -124,10 +124,7 @@ impl Feed {
             match self.try_next().await {
                 Err(Error::Store(reason)) if reason.is_transient() => {
                     debug!(%reason, queue = %self.query.queue, "a followed feed waits for the store");
-                    tokio::select! {
-                        () = sleep(RETRY_PAUSE) => {}
-                        () = self.broker.waiting.closing.cancelled() => {}
-                    }
+                    self.broker.waiting.closing.run_until_cancelled(sleep(RETRY_PAUSE)).await;
                 }
                 outcome => return outcome,
             }
@@ -152,11 +149,9 @@ impl Feed {
             }
         };
         loop {
-            if self.is_at_end {
-                tokio::select! {
-                    () = subscription.notifications.changed() => {}
-                    () = self.broker.waiting.closing.cancelled() => return Ok(None),
-                }
+            let closing = &self.broker.waiting.closing;
+            if self.is_at_end && closing.run_until_cancelled(subscription.notifications.changed()).await.is_none() {
+                return Ok(None);
             }
             self.is_at_end = false;
             self.previous = self.query.after;

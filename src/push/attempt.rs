@@ -44,15 +44,9 @@ pub(super) async fn run(
     // Without a subscriber that may be called, the subscription is being paused.
     let subscriber = target.subscriber.as_ref().ok()?;
     // With its own time limit, so that it takes no time of a connection or of the lease.
-    let token = tokio::select! {
-        token = trust_token(context, target, subscriber) => token,
-        () = context.stopping.cancelled() => return None,
-    };
-    let permit = tokio::select! {
-        permit = context.client.permit(deliveries.queue().project(), subscriber) => permit,
-        () = context.stopping.cancelled() => return None,
-        () = target.retired.cancelled() => return None,
-    };
+    let token = context.stopping.run_until_cancelled(trust_token(context, target, subscriber)).await?;
+    let permit = target.retired.run_until_cancelled(context.client.permit(deliveries.queue().project(), subscriber));
+    let permit = context.stopping.run_until_cancelled(permit).await??;
     let mut began = Instant::now();
     while *lease_until.borrow_and_update() <= began {
         lease_until.changed().await.ok()?;

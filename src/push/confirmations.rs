@@ -35,12 +35,7 @@ pub(super) async fn send_all(
     mut requests: Receiver<ConfirmationRequest>,
 ) {
     let mut projects: HashMap<ProjectId, Arc<Semaphore>> = HashMap::new();
-    loop {
-        let request = tokio::select! {
-            () = context.stopping.cancelled() => return,
-            request = requests.recv() => request,
-        };
-        let Some(request) = request else { return };
+    while let Some(Some(request)) = context.stopping.run_until_cancelled(requests.recv()).await {
         projects.retain(|_, turns| turns.available_permits() < PER_PROJECT_MAX);
         let turns = projects.entry(request.queue.project().clone());
         let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(PER_PROJECT_MAX)));
@@ -52,10 +47,7 @@ pub(super) async fn send_all(
         let (this, signer) = (context.clone(), signer.clone());
         tasks.spawn(async move {
             let _turn = turn;
-            tokio::select! {
-                () = this.stopping.cancelled() => {}
-                () = send(&this, &signer, &request) => {}
-            }
+            this.stopping.run_until_cancelled(send(&this, &signer, &request)).await;
         });
     }
 }

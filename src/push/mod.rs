@@ -123,17 +123,14 @@ impl Push {
         let dispatcher = Arc::new(Dispatcher { broker, context: context.clone(), active, waiting, tasks });
         let this = dispatcher.clone();
         dispatcher.tasks.spawn(async move {
-            loop {
-                tokio::select! {
-                    () = this.context.stopping.cancelled() => return,
-                    signal = signals.recv() => match signal {
-                        Ok(signal) if signal.is_own => this.act(signal.queue),
-                        Ok(signal) => this.act_later(signal.queue),
-                        Err(RecvError::Lagged(missed)) => {
-                            warn!(missed, "signals of deliveries arrived too fast; maintenance sends them again");
-                        }
-                        Err(RecvError::Closed) => return,
+            while let Some(signal) = this.context.stopping.run_until_cancelled(signals.recv()).await {
+                match signal {
+                    Ok(signal) if signal.is_own => this.act(signal.queue),
+                    Ok(signal) => this.act_later(signal.queue),
+                    Err(RecvError::Lagged(missed)) => {
+                        warn!(missed, "signals of deliveries arrived too fast; maintenance sends them again");
                     }
+                    Err(RecvError::Closed) => return,
                 }
             }
         });
@@ -199,12 +196,10 @@ impl Dispatcher {
         if self.waiting.lock().insert(queue.clone()) {
             let this = self.clone();
             self.tasks.spawn(async move {
-                tokio::select! {
-                    () = this.context.stopping.cancelled() => return,
-                    () = sleep(FALLBACK_AFTER) => {}
+                if this.context.stopping.run_until_cancelled(sleep(FALLBACK_AFTER)).await.is_some() {
+                    this.waiting.lock().remove(&queue);
+                    this.act(queue);
                 }
-                this.waiting.lock().remove(&queue);
-                this.act(queue);
             });
         }
     }
@@ -217,9 +212,8 @@ impl Dispatcher {
         }
         let this = self.clone();
         self.tasks.spawn(async move {
-            tokio::select! {
-                () = this.context.stopping.cancelled() => {}
-                () = sleep(after) => this.act(queue),
+            if this.context.stopping.run_until_cancelled(sleep(after)).await.is_some() {
+                this.act(queue);
             }
         });
     }

@@ -354,9 +354,6 @@ impl Deliverer {
     async fn pause_for_memory(self) -> Option<Duration> {
         let context = self.context.clone();
         drop(self);
-        tokio::select! {
-            () = sleep(PAUSE_FOR_OPTIONS) => Some(Duration::ZERO),
-            () = context.stopping.cancelled() => None,
-        }
+        context.stopping.run_until_cancelled(sleep(PAUSE_FOR_OPTIONS)).await.map(|()| Duration::ZERO)
     }
 }

@@ -86,10 +86,7 @@ impl SmtpClient {
     pub(super) async fn close_unused(&self, stopping: &CancellationToken) {
         let mut interval = interval(IDLE_CHECK_INTERVAL);
         loop {
-            let is_stopping = tokio::select! {
-                () = stopping.cancelled() => true,
-                _ = interval.tick() => false,
-            };
+            let is_stopping = stopping.run_until_cancelled(interval.tick()).await.is_none();
             let is_old = |(_, since): &mut (_, Instant)| is_stopping || since.elapsed() >= IDLE_DURATION_MAX;
             let old: Vec<_> = self.unused.lock().extract_if(.., is_old).collect();
             for (connection, _) in old {
