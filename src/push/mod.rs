@@ -18,14 +18,15 @@ mod notification;
 mod signature;
 mod subscription;
 mod target;
-mod wake;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,6 @@ use self::client::{Resolver, SubscriberClient};
 use self::context::Context;
 use self::deliverer::Deliverer;
 use self::mail::Mailer;
-use self::wake::Wake;
 use crate::auth::signed_url::Signer;
 use crate::broker::{self, Broker};
 use crate::observability::metrics::Metrics;
@@ -76,8 +76,9 @@ pub struct Push(Arc<Dispatcher>);
 struct Dispatcher {
     broker: Broker,
     context: Arc<Context>,
-    /// The queues on which a deliverer works.
-    active: Mutex<HashMap<QueueId, Arc<Wake>>>,
+    /// The queues on which a deliverer works, and what wakes each. No signal is lost, even if it
+    /// comes while the deliverer ends.
+    active: Mutex<HashMap<QueueId, Arc<Notify>>>,
     /// The queues for which another process should act first.
     waiting: Mutex<HashSet<QueueId>>,
     tasks: TaskTracker,
@@ -88,7 +89,7 @@ struct Dispatcher {
 struct Registration {
     dispatcher: Arc<Dispatcher>,
     queue: QueueId,
-    wake: Arc<Wake>,
+    wake: Arc<Notify>,
 }
 
 impl Drop for Registration {
@@ -162,7 +163,7 @@ impl Dispatcher {
             return;
         }
         let wake = match self.active.lock().entry(queue.clone()) {
-            Entry::Occupied(entry) => return entry.get().wake(),
+            Entry::Occupied(entry) => return entry.get().notify_one(),
             Entry::Vacant(entry) => entry.insert(Arc::default()).clone(),
         };
         let this = self.clone();
@@ -180,7 +181,7 @@ impl Dispatcher {
                 }
                 let mut active = this.active.lock();
                 // A signal may have come after the deliverer has ended its lease.
-                if this.context.is_stopping() || !wake.take() {
+                if this.context.is_stopping() || !pin!(wake.notified()).enable() {
                     active.remove(&queue);
                     return;
                 }
@@ -191,7 +192,7 @@ impl Dispatcher {
     /// Works on a queue if another process has not begun a short time later.
     fn act_later(self: &Arc<Self>, queue: QueueId) {
         if let Some(wake) = self.active.lock().get(&queue) {
-            return wake.wake();
+            return wake.notify_one();
         }
         if self.waiting.lock().insert(queue.clone()) {
             let this = self.clone();

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
@@ -24,7 +24,6 @@ use self::subscribers::Subscribers;
 use super::attempt::Finished;
 use super::context::Context;
 use super::follow_ups;
-use super::wake::Wake;
 use crate::broker::Error;
 use crate::broker::deliveries::QueueDeliveries;
 use crate::observability::metrics::Share;
@@ -53,7 +52,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 pub(super) struct Deliverer {
     context: Arc<Context>,
     deliveries: QueueDeliveries,
-    wake: Arc<Wake>,
+    wake: Arc<Notify>,
     fence: LeaseFence,
     /// The state of the feed that the store has returned last, and when it was requested.
     feed: FeedState,
@@ -112,7 +111,7 @@ impl Deliverer {
     /// Takes the lease of the queue, and delivers until there is no more work. Returns at once if
     /// another process has the lease. Returns the time after which there is work again, if it is
     /// known.
-    pub(super) async fn run(context: Arc<Context>, deliveries: QueueDeliveries, wake: Arc<Wake>) -> Option<Duration> {
+    pub(super) async fn run(context: Arc<Context>, deliveries: QueueDeliveries, wake: Arc<Notify>) -> Option<Duration> {
         // Each holder has an id of its own, so that a late command of an earlier one has no effect.
         let (holder, asked_at) = (Uuid::new_v4(), Instant::now());
         let (fence, feed) = match deliveries.take_lease(holder).await {
