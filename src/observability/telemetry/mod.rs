@@ -7,10 +7,11 @@
 mod collector;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 use std::{env, fmt, sync::Arc};
 
-use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider};
 use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
@@ -150,23 +151,10 @@ impl fmt::Debug for Tracer {
     }
 }
 
-/// Reads headers as the library asks for them.
-struct Headers(Vec<(&'static str, String)>);
-
-impl Extractor for Headers {
-    fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| *name == key).map(|(_, value)| value.as_str())
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.iter().map(|(name, _)| *name).collect()
-    }
-}
-
 /// Returns the context that headers describe; an empty one if they are missing or invalid.
 fn remote_context(header: impl Fn(&str) -> Option<String>) -> Context {
-    let headers = [TRACEPARENT, TRACESTATE].into_iter().filter_map(|name| Some((name, header(name)?)));
-    TraceContextPropagator::new().extract_with_context(&Context::new(), &Headers(headers.collect()))
+    let headers = [TRACEPARENT, TRACESTATE].into_iter().filter_map(|name| Some((name.to_owned(), header(name)?)));
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &headers.collect::<HashMap<_, _>>())
 }
 
 #[cfg(test)]
