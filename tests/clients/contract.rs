@@ -31,7 +31,12 @@ const NO_METHODS: [&str; 4] = ["parameters", "summary", "description", "servers"
 
 /// Settings with which the service has all its routes.
 pub(crate) fn with_all_routes() -> Arc<Settings> {
-    let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    settings(&ENVIRONMENT)
+}
+
+/// Settings with these variables.
+pub(crate) fn settings(environment: &[(&str, &str)]) -> Arc<Settings> {
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let config = Config::load(None, environment, &[]).unwrap();
     app::service(&config, Arc::new(EmbeddedStore::in_memory().unwrap())).unwrap().settings
 }

@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
             Operation::Pop(limit) => drop(self.pop(limit).await),
             Operation::PopForRestore(limit) => {
                 let popped = self.pop(limit).await;
-                if popped.iter().all(|one| one.is_final) {
+                if popped.0.iter().all(|one| one.is_final) {
                     self.popped.push(popped);
                 }
             }

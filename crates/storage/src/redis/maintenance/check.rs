@@ -169,7 +169,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Checks one of the keys that claims, tasks, shards, or subscriptions and their deliveries have.
+    /// Checks one of the keys of claims, tasks, shards, or subscriptions and their deliveries.
     async fn check_part(
         &self,
         script: &Script,
