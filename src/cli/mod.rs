@@ -190,12 +190,23 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::config::Config;
 
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_says_what_it_does() {
+        let command = command();
+        let about: Vec<_> = command.get_subcommands().map(|noun| noun.get_about().map(ToString::to_string)).collect();
+
+        assert!(about.iter().all(Option::is_some), "{about:?}");
+        assert_eq!(about.iter().collect::<BTreeSet<_>>().len(), about.len(), "{about:?}");
     }
 
     #[test]

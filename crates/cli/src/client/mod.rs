@@ -125,8 +125,8 @@ impl<C: Subcommand> QueueNoun<C> {
 /// Adds to a command what all of them have: the flags, the exit codes, and completed names.
 #[must_use]
 pub fn with_flags(command: clap::Command) -> clap::Command {
-    // The order begins anew, because `--topic` has come before.
-    with_queue_names(Flags::augment_args(command.next_display_order(0)).after_help(EXIT_CODES))
+    let flags = Flags::augment_args(clap::Command::default());
+    with_queue_names(command.args(flags.get_arguments()).after_help(EXIT_CODES))
 }
 
 /// Runs a command. The exit code says why it has failed.
