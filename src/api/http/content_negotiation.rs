@@ -13,7 +13,7 @@ const JSON_RANGES: [&str; 3] = ["*/*", "application/*", "application/json"];
 /// Refuses a form, a content encoding other than `identity`, and a request that does not accept
 /// JSON.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Error> {
-    if body::is_announced(headers) && has_content_type(headers, &["application/x-www-form-urlencoded"]) {
+    if body::declares_body(headers) && has_content_type(headers, &["application/x-www-form-urlencoded"]) {
         return Err(Error::FormContent);
     }
     let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();

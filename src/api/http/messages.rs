@@ -93,10 +93,10 @@ async fn post(OnQueue { broker, caller, queue }: OnQueue, request: Request) -> R
     let bytes_max = broker.limits().max_messages_post_size;
     let (parts, body) = request.into_parts();
     // A larger body is refused below.
-    let announced = body::announced_bytes(&parts.headers).map(|bytes| bytes.min(bytes_max));
-    broker.count_announced_bytes(queue.project(), announced.unwrap_or(0))?;
+    let declared = body::declared_bytes(&parts.headers).map(|bytes| bytes.min(bytes_max));
+    broker.count_declared_bytes(queue.project(), declared.unwrap_or(0))?;
     let body = body::read_required(&parts.headers, body, bytes_max, Error::Request).await?;
-    if announced.is_none() {
+    if declared.is_none() {
         broker.count_posted_bytes(queue.project(), body.len() as u64);
     }
     let trace = trace_context::of(&parts.headers);

@@ -17,15 +17,15 @@ use sukkal_base::memory_budget::BudgetExceeded;
 /// The kinds of errors of a chunked body that the HTTP library cannot decode.
 const MALFORMED: [io::ErrorKind; 2] = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];
 
-/// Returns whether the headers announce a body, which may be empty.
+/// Returns whether the headers declare a body, which may be empty.
 #[must_use]
-pub fn is_announced(headers: &HeaderMap) -> bool {
+pub fn declares_body(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// Returns the size of the body in bytes if the headers announce it.
+/// Returns the size of the body in bytes if the headers declare it.
 #[must_use]
-pub fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
+pub fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
@@ -37,7 +37,7 @@ pub async fn read(
     bytes_max: u64,
     too_large: fn(String) -> Error,
 ) -> Result<Option<Bytes>, Error> {
-    if let Some(length) = announced_bytes(headers).filter(|length| *length > bytes_max) {
+    if let Some(length) = declared_bytes(headers).filter(|length| *length > bytes_max) {
         return Err(too_large(format!("the body has {length} bytes; at most {bytes_max} are allowed")));
     }
     match join(Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX))).await {

@@ -32,7 +32,7 @@ impl Broker {
     /// # Errors
     ///
     /// [`Error::RateExceeded`] if the project posts more bytes than it may.
-    pub fn count_announced_bytes(&self, project: &ProjectId, bytes: u64) -> Result<(), Error> {
+    pub fn count_declared_bytes(&self, project: &ProjectId, bytes: u64) -> Result<(), Error> {
         self.quotas.take(project, Quota::PostedBytesPerSecond, bytes)
     }
 

@@ -61,10 +61,13 @@ impl PooledStore {
     /// Subscribes to the watched queues of a pool again, which was opened again: their waiters look
     /// for messages now, and so find the queues at their locations.
     pub(super) fn follow_reopened_pool(&self, pool: &PoolName) {
-        let mut subscribed = self.0.subscribed.lock();
-        for (queue, subscription) in subscribed.iter_mut().filter(|(_, at)| at.pool() == Some(pool)) {
+        let mut queues = Vec::new();
+        for (queue, subscription) in self.0.subscribed.lock().iter_mut().filter(|(_, at)| at.pool() == Some(pool)) {
             *subscription = Subscription::Ended;
-            self.watchers().notify_all(queue);
+            queues.push(queue.clone());
+        }
+        for queue in queues {
+            self.watchers().notify_all(&queue);
         }
     }
 

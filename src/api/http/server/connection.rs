@@ -33,7 +33,7 @@ pub(in crate::api::http) struct Connection {
     /// The return guards of the messages that the connection is writing.
     pub(super) pending_deliveries: PendingDeliveries,
     /// Number of return guards whose messages are on their way to the connection.
-    announced_deliveries: AtomicUsize,
+    expected_deliveries: AtomicUsize,
     /// Empty for HTTP/1.
     protocol: OnceLock<Protocol>,
     /// The start of the clock for idle times.
@@ -117,7 +117,7 @@ impl Connection {
             certificate: OnceLock::new(),
             unsent,
             pending_deliveries: PendingDeliveries::default(),
-            announced_deliveries: AtomicUsize::new(0),
+            expected_deliveries: AtomicUsize::new(0),
             protocol: OnceLock::new(),
             clock_start,
             is_known: AtomicBool::new(false),
@@ -390,18 +390,18 @@ impl Connection {
     }
 
     /// Records that messages with so many return guards are on their way to the connection.
-    pub(super) fn announce_deliveries(&self, guards: usize) {
-        self.announced_deliveries.fetch_add(guards, Ordering::SeqCst);
+    pub(super) fn expect_deliveries(&self, guards: usize) {
+        self.expected_deliveries.fetch_add(guards, Ordering::SeqCst);
     }
 
     /// Records that the messages are now in [`Self::pending_deliveries`], or are not delivered.
-    pub(super) fn withdraw_announcement(&self, guards: usize) {
-        self.announced_deliveries.fetch_sub(guards, Ordering::SeqCst);
+    pub(super) fn stop_expecting(&self, guards: usize) {
+        self.expected_deliveries.fetch_sub(guards, Ordering::SeqCst);
     }
 
     /// Returns whether messages are being written that can be returned to their queue.
     pub(super) fn has_undelivered_messages(&self) -> bool {
-        self.announced_deliveries.load(Ordering::SeqCst) > 0 || !self.pending_deliveries.is_empty()
+        self.expected_deliveries.load(Ordering::SeqCst) > 0 || !self.pending_deliveries.is_empty()
     }
 
     /// Closes the connection after its response, although the client is still sending its request.

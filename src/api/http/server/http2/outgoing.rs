@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 struct End {
     guards: Vec<ReturnGuard>,
     /// Number of guards at the start.
-    announced: usize,
+    expected: usize,
     connection: Arc<Connection>,
     /// The request is in progress until its response is written.
     _in_progress: Arc<InProgress>,
@@ -59,8 +59,8 @@ impl OutgoingBody {
         let guards = self.deliveries.take();
         let in_progress = self.in_progress.clone();
         let connection = in_progress.connection.clone();
-        connection.announce_deliveries(guards.len());
-        Outgoing { bytes, end: Some(End { announced: guards.len(), guards, connection, _in_progress: in_progress }) }
+        connection.expect_deliveries(guards.len());
+        Outgoing { bytes, end: Some(End { expected: guards.len(), guards, connection, _in_progress: in_progress }) }
     }
 }
 
@@ -108,6 +108,6 @@ impl Buf for Outgoing {
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.connection.withdraw_announcement(self.announced);
+        self.connection.stop_expecting(self.expected);
     }
 }

@@ -50,7 +50,7 @@ async fn post(OnQueue { broker, caller, queue }: OnQueue, headers: HeaderMap, fr
     let request = frame.request();
     let bytes = request.body().len() as u64;
     let bytes_max = broker.limits().max_messages_post_size;
-    broker.count_announced_bytes(queue.project(), bytes.min(bytes_max))?;
+    broker.count_declared_bytes(queue.project(), bytes.min(bytes_max))?;
     request.check_size(bytes_max)?;
     let (trace, durability) = (trace_context::of(&headers), durability_of(&headers)?);
     let WithWarnings { value: mut drafts, mut warnings } = request.drafts().map_err(as_upstream)?;
