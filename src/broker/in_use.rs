@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+
 /// The values that are in use. One that nobody uses any more is dropped.
 #[derive(Debug)]
 pub struct InUse<K, V>(Mutex<HashMap<K, Weak<V>>>);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Error;
-use super::access::AdmittedStore;
 use parking_lot::Mutex;
 
+use super::Error;
+use super::access::AdmittedStore;
 use sukkal_storage::PoolList;
 
 /// The list that was read last. It may be outdated.

@@ -101,7 +101,7 @@ impl Broker {
         let store = access.admit().await?;
         self.check_new_queue(caller, &store, &queue).await?;
         self.check_flavor(&store, queue.project(), &metadata).await.map_err(|error| match error {
-            // Zaqar answers so.
+            // Nothing but the flavor can be missing here, and Zaqar answers so.
             Error::NotFound(text) => Error::Limit(text),
             error => error,
         })?;

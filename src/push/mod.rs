@@ -180,7 +180,8 @@ impl Dispatcher {
                     Err(error) => error!(%queue, %error, "cannot deliver the messages of a queue"),
                 }
                 let mut active = this.active.lock();
-                // A signal may have come after the deliverer has ended its lease.
+                // A signal may have come after the deliverer has ended its lease: `enable` receives
+                // it, if there is one.
                 if this.context.is_stopping() || !pin!(wake.notified()).enable() {
                     active.remove(&queue);
                     return;

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::limits::Quotas;
-use crate::broker::Error;
 use parking_lot::Mutex;
 
+use super::limits::Quotas;
+use crate::broker::Error;
 use sukkal_domain::{ProjectId, Quota};
 
 /// Counts things of one kind by project.

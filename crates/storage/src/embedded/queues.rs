@@ -94,7 +94,7 @@ impl QueueStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// Lists queues of the project whose keys begin with `of`.
+    /// Lists queues of the project whose keys begin with `prefix`.
     fn list(&self, prefix: &[u8], listing: &QueueListing) -> Result<QueuePage, Error> {
         let (mut page, mut examined, mut bytes) = (QueuePage::default(), 0, 0);
         let Some((from, end)) = keys::in_range(prefix, &listing.names) else {

@@ -138,7 +138,7 @@ impl PooledStore {
             // The list of pools has changed since.
             self.0.locations.remove(queue);
         }
-        self.follow_place(queue, location.pool.as_ref()).await;
+        self.follow_location(queue, location.pool.as_ref()).await;
         Ok(store)
     }
 

@@ -44,7 +44,7 @@ impl PooledStore {
     /// Subscribes to a queue whose location has been read, if it is watched and was subscribed to
     /// in another pool. Then notifies all its waiters, because notifications may have been lost. If
     /// this fails, the next operation on the queue tries again.
-    pub(super) async fn follow_place(&self, queue: &QueueId, pool: Option<&PoolName>) {
+    pub(super) async fn follow_location(&self, queue: &QueueId, pool: Option<&PoolName>) {
         let before = self.0.subscribed.lock().get(queue).cloned();
         if before.is_none_or(|before| before == Subscription::At(pool.cloned())) {
             return;

@@ -112,6 +112,7 @@ key_names! {
 
 /// The keys that a queue takes along to another pool.
 pub(super) const MOVED: &[KeyName] = KeyName::ALL.split_at(KeyName::Tombstone as usize).0;
+const _: () = assert!(MOVED.len() == 24, "a new key of a queue moves along if it comes before the tombstone");
 
 /// The keys of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -26,8 +26,8 @@ use crate::authentication::Peer;
 pub(in crate::api::http) struct Connection {
     /// The other end.
     pub(in crate::api::http) peer: Peer,
-    /// Empty until the handshake of TLS, if there is one.
-    certificate: OnceLock<Option<ClientCertificate>>,
+    /// Set after the handshake of TLS, if the client has one.
+    certificate: OnceLock<ClientCertificate>,
     /// What the client has not accepted yet.
     pub(super) unsent: UnsentParts,
     /// The return guards of the messages that the connection is writing.
@@ -140,13 +140,15 @@ impl Connection {
 
     /// Sets the certificate of the client, if it has one, before its first request.
     pub(super) fn set_certificate(&self, certificate: Option<ClientCertificate>) {
-        self.certificate.get_or_init(|| certificate);
+        if let Some(certificate) = certificate {
+            self.certificate.get_or_init(|| certificate);
+        }
     }
 
     /// Tells a request its connection, and the certificate of the client if it has one.
     pub(in crate::api::http) fn describe(self: &Arc<Self>, request: &mut Extensions) {
         request.insert(self.clone());
-        if let Some(Some(certificate)) = self.certificate.get() {
+        if let Some(certificate) = self.certificate.get() {
             request.insert(certificate.clone());
         }
     }
@@ -357,6 +359,7 @@ impl Connection {
 
     /// Records over HTTP/2 that a request has ended.
     pub(super) fn end_http2_request(&self) {
+        // In this order, the last request to end leaves the time since which the connection is idle.
         self.state.store(self.now_us(), Ordering::SeqCst);
         self.http2_requests.fetch_sub(1, Ordering::SeqCst);
     }

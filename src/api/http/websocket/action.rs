@@ -45,6 +45,8 @@ pub(super) struct Action {
     /// The path template of the equivalent HTTP request. A request must have each parameter of the
     /// path in its body, as a text.
     pub(super) path: &'static str,
+    /// Whether a signature can allow the action.
+    pub(super) is_signable: bool,
     /// Whether the reply may have a page of a list.
     pub(super) returns_page: bool,
     /// Further fields that a request must have.
@@ -64,7 +66,7 @@ pub(super) fn action<T: 'static, H: Handler<T, Service> + Sync>(
 ) -> Action {
     let handler = WithMiddleware::new(Requirement::Caller, Outage::from(outage), handler);
     let handle: Handle = Box::new(move |request, service| handler.clone().call(request, service));
-    Action { name, method, path, returns_page: false, required: &[], optional: &[], handle }
+    Action { name, method, path, is_signable: false, returns_page: false, required: &[], optional: &[], handle }
 }
 
 impl Action {
@@ -76,9 +78,9 @@ impl Action {
         Self { optional, ..self }
     }
 
-    /// Returns whether a signature can allow the action.
-    pub(super) fn may_be_signed(&self) -> bool {
-        self.name.starts_with("message_")
+    /// Lets a signature allow the action.
+    pub(super) fn signable(self) -> Self {
+        Self { is_signable: true, ..self }
     }
 
     /// Returns whether the action authenticates the connection.

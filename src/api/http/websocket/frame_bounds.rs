@@ -10,9 +10,9 @@ const IS_CONTROL: u8 = 8;
 /// Where the last byte was in its frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameBounds {
-    /// The bytes of the frame up to its length, until the length is known.
+    /// The bytes of the frame before its contents, until all of them have arrived.
     head: Vec<u8>,
-    /// Number of bytes of the frame that have not arrived; `None` if the length is not known.
+    /// Number of bytes of its contents that have not arrived; `None` if the number is not known.
     left: Option<usize>,
     /// Number of bytes of the frame that have arrived.
     arrived: usize,
@@ -36,7 +36,7 @@ impl FrameBounds {
             count += 1;
             self.left = match FrameHeader::parse(&mut Cursor::new(&self.head)) {
                 Ok(header) => header.map(|(_, payload)| usize::try_from(payload).unwrap_or(usize::MAX)),
-                // The WebSocket fails.
+                // The WebSocket fails at this frame, so all that follows belongs to it.
                 Err(_invalid) => Some(usize::MAX),
             };
         }

@@ -201,7 +201,7 @@ impl Session {
         if self.is_proved() {
             headers.extend(self.tokens.clone());
         } else if frame.header(URL_SIGNATURE).is_some() {
-            if !action.may_be_signed() {
+            if !action.is_signable {
                 return Err(Outcome::not_authenticated());
             }
             for spelling in SIGNATURE_HEADERS {

@@ -25,14 +25,14 @@ impl ClaimStore for EmbeddedStore {
             if store.state(row.number)?.is_paused {
                 return Ok(Taken::Paused);
             }
-            let found = store.next_to_deliver(&queue_id, row, new.limit, &new.preferred_shards, now_us)?;
-            if found.is_empty() {
+            let available = store.next_to_deliver(&queue_id, row, new.limit, &new.preferred_shards, now_us)?;
+            if available.is_empty() {
                 return Ok(Taken::Nothing);
             }
             // Deliveries are counted only where their number is limited.
             let count = u32::from(row.policy.dead_letters.is_some());
-            let mut messages = Vec::with_capacity(found.len());
-            for found in &found {
+            let mut messages = Vec::with_capacity(available.len());
+            for found in &available {
                 let before = found.located.entry;
                 let mut entry = Entry { claim: Some(id), before: before.delivery, ..before };
                 let delivery = before.delivery_state();
@@ -43,12 +43,12 @@ impl ClaimStore for EmbeddedStore {
                 store.move_to(row.number, &found.located, &claimed)?;
                 messages.push(show(&queue_id, &claimed, &found.record, now_us)?);
             }
-            let keys = found.iter().map(|found| *found.located.key()).collect();
-            let fence = store.next_fence(row.number, found.len(), now_us)?;
+            let keys = available.iter().map(|found| *found.located.key()).collect();
+            let fence = store.next_fence(row.number, available.len(), now_us)?;
             let ttl_s = new.term.ttl_s;
             let claim = ClaimRow::new(ttl_s, now_us, fence, new.client.clone(), keys);
             store.put_claim(row.number, id, &claim)?;
-            let pickup_delays = found
+            let pickup_delays = available
                 .iter()
                 .zip(&messages)
                 .filter_map(|(found, message)| found.pickup_delay(message, now_us))

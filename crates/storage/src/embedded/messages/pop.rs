@@ -28,9 +28,9 @@ pub(crate) async fn pop_messages(
             if transaction.state(row.number)?.is_paused {
                 return Ok(Taken::Paused);
             }
-            let found = transaction.next_to_deliver(&queue_id, row, limit, &[], now_us)?;
-            let mut popped = Vec::with_capacity(found.len());
-            for found in found {
+            let available = transaction.next_to_deliver(&queue_id, row, limit, &[], now_us)?;
+            let mut popped = Vec::with_capacity(available.len());
+            for found in available {
                 transaction.remove(row.number, &found.located)?;
                 transaction.processed.deleted += 1;
                 let message = show(&queue_id, &found.located, &found.record, now_us)?;

@@ -60,6 +60,7 @@ pub(crate) struct QueueState {
 
 impl Default for QueueState {
     fn default() -> Self {
+        // The size of no messages is known: 0.
         let zero = Self::decode(&[0; STATE_BYTES]).expect("it has the length of a state");
         Self { due: u64::MAX, ..zero }
     }

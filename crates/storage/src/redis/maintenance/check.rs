@@ -101,10 +101,11 @@ impl RedisStore {
             self.check_messages(queue, set, check).await?;
         }
         for part in CLAIM_PARTS {
-            self.check_part(&QUEUE_CHECK_CLAIMS, queue, part, check).await?;
+            let noun = if part == "tasks" { "task" } else { "claim" };
+            self.check_part(&QUEUE_CHECK_CLAIMS, queue, (part, noun), check).await?;
         }
         for part in SUBSCRIPTION_PARTS {
-            self.check_part(&QUEUE_CHECK_SUBSCRIPTIONS, queue, part, check).await?;
+            self.check_part(&QUEUE_CHECK_SUBSCRIPTIONS, queue, (part, "subscription"), check).await?;
         }
         Ok(())
     }
@@ -169,20 +170,16 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Checks one of the keys of claims, tasks, shards, or subscriptions and their deliveries.
+    /// Checks one of the keys of claims, tasks, shards, or subscriptions and their deliveries. A
+    /// finding with an id is about what `noun` says.
     async fn check_part(
         &self,
         script: &Script,
         queue: &QueueId,
-        part: &'static str,
+        (part, noun): (&'static str, &str),
         check: &mut Check,
     ) -> Result<(), Error> {
         let limit = if part == "retries" { RETRIES_CHECKED_PER_STEP } else { CHECKED_PER_STEP };
-        let noun = match part {
-            "tasks" => "task",
-            _ if CLAIM_PARTS.contains(&part) => "claim",
-            _ => "subscription",
-        };
         let mut from = Some(arguments::number(0));
         while let Some(place) = from {
             let args = [Bytes::from_static(part.as_bytes()), place, arguments::number(limit)];

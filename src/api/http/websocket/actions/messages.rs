@@ -20,7 +20,8 @@ use sukkal_domain::{Scope, Taken, Warning, WithWarnings};
 pub(super) fn actions() -> Vec<Action> {
     vec![
         action("message_post", Method::POST, MESSAGES, "Messages could not be enqueued.", post)
-            .requires(&[("messages", List)]),
+            .requires(&[("messages", List)])
+            .signable(),
         action("message_list", Method::GET, MESSAGES, "Messages could not be listed.", list)
             .accepts(&[
                 ("marker", Text),
@@ -29,16 +30,20 @@ pub(super) fn actions() -> Vec<Action> {
                 ("include_claimed", Boolean),
                 ("include_delayed", Boolean),
             ])
-            .returns_page(),
-        action("message_get", Method::GET, MESSAGE, "Message could not be retrieved.", get).returns_page(),
+            .returns_page()
+            .signable(),
+        action("message_get", Method::GET, MESSAGE, "Message could not be retrieved.", get).returns_page().signable(),
         action("message_get_many", Method::GET, MESSAGES, "Messages could not be listed.", get_many)
             .requires(&[("message_ids", List)])
-            .returns_page(),
+            .returns_page()
+            .signable(),
         action("message_delete", Method::DELETE, MESSAGE, "Message could not be deleted.", delete)
-            .accepts(&[("claim_id", Text)]),
+            .accepts(&[("claim_id", Text)])
+            .signable(),
         action("message_delete_many", Method::DELETE, MESSAGES, "Messages could not be deleted.", delete_many)
             .accepts(&[("message_ids", List), ("claim_ids", List), ("pop", Integer)])
-            .returns_page(),
+            .returns_page()
+            .signable(),
     ]
 }
 
