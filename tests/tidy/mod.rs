@@ -106,6 +106,22 @@ fn code() -> Vec<(PathBuf, String)> {
     ["src", "crates"].iter().flat_map(|folder| files(folder, ".rs")).collect()
 }
 
+/// A table that is not in the list would be lost in a migration, and no check would read it.
+#[test]
+fn each_table_of_records_is_in_the_list_of_tables_or_in_its_comment() {
+    let sources = files("crates/storage/src", "rs");
+    let (_, root) = sources.iter().find(|(path, _)| path.ends_with("crates/storage/src/lib.rs")).unwrap();
+    let (before, list) = root.split_once("static COPIED_TABLES").unwrap();
+    let named = before.rsplit("\n\n").next().unwrap().to_owned() + list.split(';').take(2).collect::<String>().as_str();
+    let declared =
+        sources.iter().flat_map(|(_, text)| text.match_indices("static ").map(move |(at, _)| &text[at + 7..]));
+    let tables: Vec<&str> = declared.filter_map(|text| text.split_once(": Table =")).map(|(name, _)| name).collect();
+    let tables: Vec<&str> = tables.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
+
+    assert!(tables.len() >= 3, "{tables:?}");
+    assert!(tables.iter().all(|name| named.contains(&format!("::{name}"))), "{tables:?} in {named}");
+}
+
 #[test]
 fn every_file_says_what_it_is_for_and_is_short() {
     for (path, text) in sources() {

@@ -39,8 +39,7 @@ pub struct Holding {
     pub available: u64,
     /// Number of messages whose delay has not ended.
     pub delayed: u64,
-    /// Number of messages that are claimed or returned with a delay. or returned with a delay that
-    /// has not ended.
+    /// Number of messages that are claimed, or returned with a delay that has not ended.
     pub claimed: u64,
     /// Time since the oldest available message became available, in whole seconds.
     pub oldest_age_s: Option<u64>,

@@ -82,7 +82,8 @@ pub use tokens::{TokenCreation, TokenStore, TokensMax};
 pub use uri::{InvalidUri, StoreUri};
 pub use watch::{QueueStatus, Watch, WatchStore, Watchers};
 
-/// The tables of records that migrations copy, and whose indexes checks verify.
+/// The tables of records that migrations copy, and whose indexes checks verify. `pools::POOLS` is
+/// not among them, because a store with pools is not migrated.
 static COPIED_TABLES: [&Table; 2] = [&tokens::TOKENS, &quotas::QUOTAS];
 
 /// Defines [`Driver`], which every type with these traits is.

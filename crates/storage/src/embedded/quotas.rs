@@ -38,7 +38,8 @@ impl QuotaStore for EmbeddedStore {
 }
 
 impl<T: Table> View<T> {
-    /// Measures the queues after the key `after`. The keys of the project's queues begin with `prefix`.
+    /// Measures the queues after the key `after`. The keys of the project's queues begin with
+    /// `prefix`.
     fn measure(&self, prefix: &[u8], after: &[u8], examined_max: usize) -> Result<MeasuredQueues, Error> {
         let (mut measured, mut examined) = (MeasuredQueues::default(), 0);
         let rows = (Bound::Excluded(after), Bound::Excluded(&*keys::prefix_end(prefix)));
