@@ -403,13 +403,13 @@ mod tests {
             signed in ("/[ab]{1,2}(,/c)?", "(GET|PUT)(,POST)?", "[pq]{1,2}", "203[01]-01-0[12]"),
             shown in ("/[ab]{1,2}(,/c)?", "(GET|PUT)(,POST)?", "[pq]{1,2}", "203[01]-01-0[12]"),
         ) {
-            let of = |(paths, methods, project, expires): &(String, String, String, String)| {
+            let url_of = |(paths, methods, project, expires): &(String, String, String, String)| {
                 url(paths, methods, project, expires).unwrap()
             };
-            let signature = signer("SECRET").sign(&of(&signed));
+            let signature = signer("SECRET").sign(&url_of(&signed));
 
-            prop_assert!(signer("SECRET").verify(&of(&signed), &signature));
-            prop_assert_eq!(signer("SECRET").verify(&of(&shown), &signature), shown == signed);
+            prop_assert!(signer("SECRET").verify(&url_of(&signed), &signature));
+            prop_assert_eq!(signer("SECRET").verify(&url_of(&shown), &signature), shown == signed);
         }
     }
 }

@@ -48,8 +48,8 @@ struct TokenParts {
     /// The token that the operator has configured, which is valid without being stored.
     admin: Option<(TokenId, TokenHash)>,
     lookups: Lookups<TokenId, Known>,
-    turns_of_known: Semaphore,
-    turns_of_new: Semaphore,
+    permits_for_known: Semaphore,
+    permits_for_new: Semaphore,
 }
 
 /// A token that existed when it was looked up.
@@ -81,8 +81,8 @@ impl Tokens {
                 too_many: "too many requests present unknown tokens",
                 late: "the store has not returned a token in time",
             }),
-            turns_of_known: Semaphore::new(LOOKUPS_OF_KNOWN_MAX),
-            turns_of_new: Semaphore::new(LOOKUPS_OF_NEW_MAX),
+            permits_for_known: Semaphore::new(LOOKUPS_OF_KNOWN_MAX),
+            permits_for_new: Semaphore::new(LOOKUPS_OF_NEW_MAX),
         }))
     }
 
@@ -112,8 +112,8 @@ impl TokenStrategy for Tokens {
 impl TokenParts {
     /// Finds a token in the store, and returns until when it is valid without another lookup.
     async fn look_up(self: Arc<Self>, id: TokenId, was_valid: bool) -> Result<(Known, Instant), AuthenticationError> {
-        let turns = if was_valid { &self.turns_of_known } else { &self.turns_of_new };
-        let _turn = turns.acquire().await.expect("the semaphore is never closed");
+        let permits = if was_valid { &self.permits_for_known } else { &self.permits_for_new };
+        let _permit = permits.acquire().await.expect("the semaphore is never closed");
         let start = Instant::now();
         let found = (self.find)(id).await.map_err(|error| AuthenticationError::Unavailable(error.to_string()))?;
         let token = found.ok_or_else(refused)?;

@@ -116,7 +116,7 @@ pub struct BrokerParts {
     /// The locks of the projects that list queues with a filter, one list at a time. Requests wait
     /// in the order in which they arrived. None is refused: the requests in front of it are
     /// bounded, and one whose client disconnects stops waiting.
-    filter_turns: InUse<ProjectId, Mutex<()>>,
+    filter_locks: InUse<ProjectId, Mutex<()>>,
     waiting: Waiting,
     quotas: Arc<Quotas>,
     streams: ConcurrencyLimit,
@@ -221,7 +221,7 @@ impl Broker {
             writes: TaskTracker::new(),
             withdrawals: Semaphore::new(WITHDRAWALS_MAX),
             shared_reads: SharedReads::default(),
-            filter_turns: InUse::default(),
+            filter_locks: InUse::default(),
             last_probe: Cached::new(Duration::ZERO),
             monitor: Monitor::new(options.monitored_queues),
             pooling: options.pooling,

@@ -257,11 +257,11 @@ fn warnings(before: &PoolList, after: &PoolList) -> Vec<Warning> {
         shown.map(|pool| (pool.name.clone(), pool.flavor.clone())).collect()
     };
     let (old, new) = (pools(before), pools(after));
-    let of = |pools: &[(PoolName, Option<FlavorName>)], flavor: &FlavorName| {
+    let has_pools = |pools: &[(PoolName, Option<FlavorName>)], flavor: &FlavorName| {
         pools.iter().any(|(_, own)| own.as_ref() == Some(flavor))
     };
     let exists = |flavor: &FlavorName| after.flavors.iter().any(|existing| existing.name == *flavor);
-    let is_emptied = |flavor: &FlavorName| of(&old, flavor) && !of(&new, flavor);
+    let is_emptied = |flavor: &FlavorName| has_pools(&old, flavor) && !has_pools(&new, flavor);
     let mut changed = new.iter().filter(|pool| !old.contains(pool));
     let is_nowhere = changed.clone().any(|(_, flavor)| flavor.as_ref().is_some_and(|flavor| !exists(flavor)));
     let has_lost_it = |name| old.iter().any(|(own, flavor)| own == name && flavor.is_some());

@@ -303,10 +303,10 @@ impl Broker {
         let access =
             self.store.authorize(caller, Action::ListQueues, Resource::Project(project.clone(), query.kind))?;
         let limit = page_limit(query.limit, self.limits.max_queues_per_page)?;
-        let turn = || self.filter_turns.get_or_insert_with(project.clone(), Arc::default);
-        let turn = (query.has_filter() || query.with_stats).then(turn);
-        let _turn = match &turn {
-            Some(turn) => Some(turn.lock().await),
+        let own_lock = || self.filter_locks.get_or_insert_with(project.clone(), Arc::default);
+        let lock = (query.has_filter() || query.with_stats).then(own_lock);
+        let _locked = match &lock {
+            Some(lock) => Some(lock.lock().await),
             None => None,
         };
         let mut page: Vec<ListedQueue> = Vec::new();
@@ -502,7 +502,7 @@ mod tests {
         let (busy, other) = (caller("busy"), caller("other"));
         let filtering = QueueQuery { name: Some("q".to_owned()), ..QueueQuery::default() };
         let project = busy.as_client().unwrap().project.clone();
-        let running = broker.filter_turns.get_or_insert_with(project, Arc::default);
+        let running = broker.filter_locks.get_or_insert_with(project, Arc::default);
         let running = running.lock().await;
 
         let waiting = broker.list_queues(&busy, &filtering);
@@ -514,6 +514,6 @@ mod tests {
         drop(running);
         waiting.await.unwrap();
         broker.list_queues(&other, &filtering).await.unwrap();
-        assert!(broker.filter_turns.len() <= 2, "locks of projects that no longer list are dropped");
+        assert!(broker.filter_locks.len() <= 2, "locks of projects that no longer list are dropped");
     }
 }

@@ -36,17 +36,17 @@ pub(super) async fn send_all(
 ) {
     let mut projects: HashMap<ProjectId, Arc<Semaphore>> = HashMap::new();
     while let Some(Some(request)) = context.stopping.run_until_cancelled(requests.recv()).await {
-        projects.retain(|_, turns| turns.available_permits() < PER_PROJECT_MAX);
-        let turns = projects.entry(request.queue.project().clone());
-        let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(PER_PROJECT_MAX)));
-        let Ok(turn) = turns.clone().try_acquire_owned() else {
+        projects.retain(|_, permits| permits.available_permits() < PER_PROJECT_MAX);
+        let permits = projects.entry(request.queue.project().clone());
+        let permits = permits.or_insert_with(|| Arc::new(Semaphore::new(PER_PROJECT_MAX)));
+        let Ok(permit) = permits.clone().try_acquire_owned() else {
             let (queue, subscription) = (&request.queue, request.subscription);
             warn!(%queue, %subscription, "a confirmation was not sent: too many of this project wait");
             continue;
         };
         let (this, signer) = (context.clone(), signer.clone());
         tasks.spawn(async move {
-            let _turn = turn;
+            let _permit = permit;
             this.stopping.run_until_cancelled(send(&this, &signer, &request)).await;
         });
     }
@@ -85,7 +85,7 @@ enum Confirmation {
     Mail(Message),
 }
 
-/// Returns the confirmation of a subscriber.
+/// Repermits the confirmation of a subscriber.
 fn prepare(
     context: &Context,
     request: &ConfirmationRequest,

@@ -195,8 +195,12 @@ async fn the_janitor_maintains_queues_of_other_nodes_while_a_node_is_down() {
 
     scene.dead().pause();
     let due_only = Schedule { pause: Duration::ZERO, walk: Duration::from_secs(3_600) };
-    assert!(store.maintain(&due_only).await.unwrap() > 0, "nothing is due");
-    assert_eq!(left(0), 0, "due queues of other nodes are left");
+    // On a busy machine, a node that lives may be skipped once too.
+    until("due queues of other nodes are maintained", async || {
+        store.maintain(&due_only).await.unwrap();
+        left(0) == 0
+    })
+    .await;
     let mut reached = store.maintain_step(None).await.unwrap();
     while reached.is_some() {
         reached = store.maintain_step(reached.as_ref()).await.unwrap();

@@ -92,9 +92,9 @@ mod tests {
     /// A binary frame may write a number in more bytes than it needs.
     #[test]
     fn a_value_from_messagepack_equals_that_from_json() {
-        let given = [0x81, 0xa1, b'a', 0xd3, 0, 0, 0, 0, 0, 0, 0, 1];
+        let wide = [0x81, 0xa1, b'a', 0xd3, 0, 0, 0, 0, 0, 0, 0, 1];
 
-        assert!(has_entries(&msgpack::from_msgpack(&given).unwrap().msgpack, &bytes(&json!({ "a": 1 }))));
+        assert!(has_entries(&msgpack::from_msgpack(&wide).unwrap().msgpack, &bytes(&json!({ "a": 1 }))));
     }
 
     #[test]

@@ -36,9 +36,9 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 /// Returns whether the `Content-Type` is one of these media types, with any parameters (RFC 9110,
 /// section 8.3.1).
 pub(super) fn has_content_type(headers: &HeaderMap, media_types: &[&str]) -> bool {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (given, _) = weighted(given);
-    media_types.iter().any(|media_type| media_type.eq_ignore_ascii_case(given))
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (sent, _) = weighted(sent);
+    media_types.iter().any(|media_type| media_type.eq_ignore_ascii_case(sent))
 }
 
 /// Returns whether the client prefers an event stream to JSON. It must name the media type; a

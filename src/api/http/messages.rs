@@ -239,8 +239,8 @@ fn list_of(query: &Query, name: &str) -> Vec<String> {
 /// Returns warnings about those of the parameters that the query has, because they have no effect
 /// beside another one.
 fn without_effect(query: &Query, other: &'static str, names: &[&'static str]) -> Warnings {
-    let given = names.iter().filter(|name| query.last(name).is_some());
-    Warnings(given.map(|name| Warning::Beside { name, other }).collect())
+    let ignored = names.iter().filter(|name| query.last(name).is_some());
+    Warnings(ignored.map(|name| Warning::Beside { name, other }).collect())
 }
 
 /// Returns whether a request asks for the states of messages.

@@ -53,8 +53,8 @@ pub fn document(url: &SignedUrl, signature: &str) -> Value {
 
 /// Returns the strings of a list, or the default if the list is missing or empty.
 fn list(fields: &Map<String, Value>, key: &str, default: &str) -> Result<Vec<String>, Error> {
-    let given = fields.get(key).filter(|value| !value.is_null() && **value != json!([]));
-    let texts = given.map_or_else(|| Some(vec![default.to_owned()]), json::texts);
+    let value = fields.get(key).filter(|value| !value.is_null() && **value != json!([]));
+    let texts = value.map_or_else(|| Some(vec![default.to_owned()]), json::texts);
     texts.ok_or_else(|| Error::Request(format!("\"{key}\" must be a list of strings")))
 }
 

@@ -78,17 +78,17 @@ pub fn status_document(queue: &QueueId, status: &SubscriptionStatus, with_delive
 /// Returns whether notifications are sent, and if not, why and until when.
 #[must_use]
 pub fn state_document(status: &SubscriptionStatus) -> Value {
-    let of = |state: &str, reason: Option<&str>, until_us: Option<u64>| {
+    let document = |state: &str, reason: Option<&str>, until_us: Option<u64>| {
         let until = until_us.map(|until_us| timestamp(until_us.div_ceil(MICROS_IN_SECOND)));
         json!({ "state": state, "reason": reason, "until": until })
     };
     match (&status.subscription.settings.state, status.held_until_us, status.waits_until_us()) {
-        (SubscriptionState::Paused(reason), ..) => of("paused", reason.as_deref(), None),
-        (SubscriptionState::Disabled(reason), ..) => of("disabled", Some(reason), None),
-        (SubscriptionState::Active, ..) if status.awaits_confirmation => of("unconfirmed", None, None),
-        (SubscriptionState::Active, Some(until_us), _) => of("held", Some(ASKED_TO_WAIT), Some(until_us)),
-        (SubscriptionState::Active, None, Some(until_us)) => of("held", Some(PROCESS_LOST), Some(until_us)),
-        (SubscriptionState::Active, None, None) => of("active", None, None),
+        (SubscriptionState::Paused(reason), ..) => document("paused", reason.as_deref(), None),
+        (SubscriptionState::Disabled(reason), ..) => document("disabled", Some(reason), None),
+        (SubscriptionState::Active, ..) if status.awaits_confirmation => document("unconfirmed", None, None),
+        (SubscriptionState::Active, Some(until_us), _) => document("held", Some(ASKED_TO_WAIT), Some(until_us)),
+        (SubscriptionState::Active, None, Some(until_us)) => document("held", Some(PROCESS_LOST), Some(until_us)),
+        (SubscriptionState::Active, None, None) => document("active", None, None),
     }
 }
 

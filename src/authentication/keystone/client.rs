@@ -78,7 +78,7 @@ impl KeystoneClient {
         self.http.request(method, &format!("{}{path}", self.base))
     }
 
-    /// Sends a request in its turn.
+    /// Sends a request when it has a permit.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Answer, AuthenticationError> {
         let _permit = self.requests.acquire().await.expect("the semaphore is never closed");
         Ok(self.http.send(request).await?)

@@ -46,7 +46,7 @@ impl Broker {
         claims: &[String],
     ) -> Result<WithWarnings<()>, Error> {
         let access = self.store.authorize(caller, Action::DeleteMessages, &queue)?;
-        let given = ids.len();
+        let id_count = ids.len();
         let ids = self.parse_ids(&queue, ids)?;
         let is_queue = queue.name().topic().is_none();
         let requires_claims = self.limits.message_delete_with_claim_id && is_queue;
@@ -55,7 +55,7 @@ impl Broker {
                 "this server deletes \"ids\" only with \"claim_ids\"; name the claims of the messages".to_owned(),
             ));
         }
-        let invalid = (ids.len() < given).then_some(Warning::InvalidMessageId);
+        let invalid = (ids.len() < id_count).then_some(Warning::InvalidMessageId);
         let ignored = (is_queue && !requires_claims && !claims.is_empty()).then_some(Warning::ClaimIdsIgnored);
         let store = access.admit().await?;
         if ids.is_empty() {

@@ -39,8 +39,8 @@ impl Quotas {
 
     /// Returns the limit of a project; `None` if it has none.
     pub(super) fn limit(&self, project: &ProjectId, quota: Quota) -> Option<u64> {
-        let of = |projects: &HashMap<ProjectId, QuotaOverrides>| projects.get(project)?[quota];
-        let limit = of(&self.stored.read().projects).or_else(|| of(&self.config.projects));
+        let limit_in = |projects: &HashMap<ProjectId, QuotaOverrides>| projects.get(project)?[quota];
+        let limit = limit_in(&self.stored.read().projects).or_else(|| limit_in(&self.config.projects));
         Some(limit.unwrap_or(self.config.defaults[quota])).filter(|limit| *limit > 0)
     }
 

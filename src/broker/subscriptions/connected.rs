@@ -73,14 +73,14 @@ impl Broker {
         let access = self.store.authorize(caller, Action::CreateSubscription, queue)?;
         from.since.map_or(Ok(()), check_since)?;
         let draft = SubscriptionDraft::parse_change(fields, &self.push.addresses, now_s())?;
-        let given = draft.options.unwrap_or_default();
-        let options = DeliveryOptions::parse(&given).map_err(InvalidSubscription::from)?;
+        let options_sent = draft.options.unwrap_or_default();
+        let options = DeliveryOptions::parse(&options_sent).map_err(InvalidSubscription::from)?;
         options.check_for(queue.name()).map_err(InvalidSubscription::from)?;
         self.authorize_targets(caller, &options)?;
-        let memory = self.connected.memory_for(queue, &given)?;
+        let memory = self.connected.memory_for(queue, &options_sent)?;
         let ttl_s = draft.ttl_s.unwrap_or(self.limits.default_subscription_ttl.into());
         let (id, created, deleted) = (SubscriptionId::random(), Instant::now(), CancellationToken::new());
-        let new = Registration { connection, ttl_s, created, options: given, deleted: deleted.clone() };
+        let new = Registration { connection, ttl_s, created, options: options_sent, deleted: deleted.clone() };
         self.connected.add(queue, id, new, self.push.max_subscriptions_per_queue.into())?;
         let expires_at = created.checked_add(Duration::from_secs(ttl_s));
         let registered = Registered { all: self.connected.clone(), queue: queue.clone(), id };

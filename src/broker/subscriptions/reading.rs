@@ -128,8 +128,9 @@ mod tests {
     #[test]
     fn a_page_has_the_subscriptions_of_connections_that_belong_to_it() {
         let listed = |stored: &[u8], is_last: bool, connected: &[u8], option_bytes, limit| -> Vec<u8> {
-            let of = |numbers: &[u8]| numbers.iter().map(|number| subscription(*number, option_bytes)).collect();
-            let (stored, connected): (Vec<_>, Vec<_>) = (of(stored), of(connected));
+            let subscriptions =
+                |numbers: &[u8]| numbers.iter().map(|number| subscription(*number, option_bytes)).collect();
+            let (stored, connected): (Vec<_>, Vec<_>) = (subscriptions(stored), subscriptions(connected));
             let reached = stored.last().filter(|_| !is_last).map(|last| last.id);
             let page = SubscriptionPage { subscriptions: stored.into_iter().map(of_connection).collect(), reached };
             let page = with_connected(page, connected, limit);

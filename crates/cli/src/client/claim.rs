@@ -98,8 +98,8 @@ pub struct Term {
 impl Term {
     fn document(&self) -> Value {
         let values = [("ttl", self.ttl), ("grace", self.grace)];
-        let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-        Value::Object(given.collect::<Map<_, _>>())
+        let fields = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+        Value::Object(fields.collect::<Map<_, _>>())
     }
 }
 

@@ -109,8 +109,8 @@ impl Contexts {
 
 /// The file, in the folder that the XDG Base Directory Specification names.
 fn path(environment: &Environment) -> Option<PathBuf> {
-    let given = environment.os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = given.or_else(|| environment.os("HOME").map(|home| Path::new(&home).join(".config")))?;
+    let configured = environment.os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = configured.or_else(|| environment.os("HOME").map(|home| Path::new(&home).join(".config")))?;
     Some(folder.join("sukkal").join("contexts.toml"))
 }
 

@@ -376,7 +376,7 @@ pub(super) fn encode(text: &str) -> String {
 
 /// Returns `?name=value&…` with the parameters that have a value.
 pub(super) fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
-    let given = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(&value?))));
-    let pairs: Vec<_> = given.collect();
+    let encoded = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(&value?))));
+    let pairs: Vec<_> = encoded.collect();
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }

@@ -54,8 +54,8 @@ impl Options {
             ("limit", self.limit.map(Value::from)),
             ("per_second", self.per_second.map(Value::from)),
         ];
-        let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        Value::Object(given.collect::<Map<_, _>>())
+        let fields = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Value::Object(fields.collect::<Map<_, _>>())
     }
 }
 

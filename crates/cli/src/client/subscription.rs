@@ -226,8 +226,8 @@ fn document<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
     Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
-fn options(given: &[(String, Value)]) -> Result<Option<Value>, Error> {
-    Ok(if given.is_empty() { None } else { Some(object(given)?.into()) })
+fn options(options: &[(String, Value)]) -> Result<Option<Value>, Error> {
+    Ok(if options.is_empty() { None } else { Some(object(options)?.into()) })
 }
 
 async fn show(one: &One, service: &Service, output: &mut Output) -> Result<(), Error> {

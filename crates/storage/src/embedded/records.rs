@@ -50,10 +50,11 @@ impl<T: tables::Table> View<T> {
         match read {
             Read::Row(key) => Ok(self.stored_row(table, key)?.into_iter().collect()),
             Read::Page { project, after, limit } => {
-                let of = project.as_ref().map_or_else(|| vec![rows], |of| keys::of_project(of_projects, of));
-                let first = [&of, after.as_deref().unwrap_or_default()].concat();
+                let prefix =
+                    project.as_ref().map_or_else(|| vec![rows], |project| keys::of_project(of_projects, project));
+                let first = [&prefix, after.as_deref().unwrap_or_default()].concat();
                 let first = if after.is_some() { Bound::Excluded(&*first) } else { Bound::Included(&*first) };
-                self.indexed(table, (first, Bound::Excluded(&keys::prefix_end(&of))), of.len(), *limit)
+                self.indexed(table, (first, Bound::Excluded(&keys::prefix_end(&prefix))), prefix.len(), *limit)
             }
             Read::Ended => {
                 let end = keys::ending(ends, now_us.saturating_add(1), &[]);

@@ -190,8 +190,8 @@ fn config_of(uri: &RedisUriParts<'_>) -> Result<Config, &'static str> {
         }
     };
     let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    let given = |text| Ok::<_, &'static str>(Some(decoded(text)?).filter(|text| !text.is_empty()));
-    let (username, password) = (given(username)?, given(password)?);
+    let unless_empty = |text| Ok::<_, &'static str>(Some(decoded(text)?).filter(|text| !text.is_empty()));
+    let (username, password) = (unless_empty(username)?, unless_empty(password)?);
     // A store that is unreachable at the start is waited for, like one that becomes unreachable
     // later.
     Ok(Config { server, username, password, database, fail_fast: false, ..Config::default() })

@@ -143,8 +143,9 @@ pub(super) fn beside_headers(headers: &HeaderMap, query: Option<&str>) -> Vec<Wa
     let project = PROJECT_ID.iter().zip(PROJECT_ID_SPELLING).find(|(name, _)| headers.contains_key(*name));
     let client = headers.contains_key(&CLIENT_ID).then_some((CLIENT_PARAMETER, "Client-ID"));
     let in_both = [project.map(|(_, spelling)| (PROJECT_PARAMETER, spelling)), client].into_iter().flatten();
-    let given = in_both.filter(|(name, _)| query::parameters(query).any(|(given, _)| given == *name));
-    given.map(|(name, other)| Warning::Beside { name, other }).collect()
+    let in_query = |name: &str| query::parameters(query).any(|(parameter, _)| parameter == name);
+    let ignored = in_both.filter(|(name, _)| in_query(name));
+    ignored.map(|(name, other)| Warning::Beside { name, other }).collect()
 }
 
 /// Returns the project of a request: the one that the headers name, else the one that the query

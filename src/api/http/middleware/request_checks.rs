@@ -188,8 +188,8 @@ fn is_messages(segments: &[Cow<'_, str>]) -> bool {
 
 /// Returns warnings about headers that have a meaning for posts of messages alone.
 fn warnings_of_post_headers(headers: &HeaderMap) -> impl Iterator<Item = Warning> {
-    let given = [(&IDEMPOTENCY_KEY, "Idempotency-Key"), (&DURABILITY, "Durability")].into_iter();
-    given.filter(|(name, _)| headers.contains_key(*name)).map(|(_, spelling)| Warning::HeaderOfPosts(spelling))
+    let of_posts = [(&IDEMPOTENCY_KEY, "Idempotency-Key"), (&DURABILITY, "Durability")].into_iter();
+    of_posts.filter(|(name, _)| headers.contains_key(*name)).map(|(_, spelling)| Warning::HeaderOfPosts(spelling))
 }
 
 /// Checks a request against [`Requirement::Public`].
@@ -231,9 +231,9 @@ pub(super) fn check_head(request: &Request) -> Result<(), Error> {
     if names_host && request.headers().get_all(header::HOST).iter().count() != 1 {
         return Err(Error::Host);
     }
-    let given = request.headers();
-    if given.len() > given.keys_len()
-        && let Some(repeated) = headers::repeated(given.iter().map(|(name, _)| name.as_str().as_bytes()))
+    let sent = request.headers();
+    if sent.len() > sent.keys_len()
+        && let Some(repeated) = headers::repeated(sent.iter().map(|(name, _)| name.as_str().as_bytes()))
     {
         return Err(Error::RepeatedHeader(repeated));
     }

@@ -60,18 +60,22 @@ impl Session {
         connection: Arc<Connection>,
         settings: &Settings,
     ) -> Result<Self, Error> {
-        let given = request.headers();
+        let upgrade_headers = request.headers();
         let mut headers = HeaderMap::new();
         let mut copy = |names: &[HeaderName]| {
             for name in names {
-                headers.extend(given.get_all(name).iter().map(|value| (name.clone(), value.clone())));
+                headers.extend(upgrade_headers.get_all(name).iter().map(|value| (name.clone(), value.clone())));
             }
         };
         copy(&[HOST, ORIGIN]);
         let proof = match proof {
             Ok(proof) => Some(proof),
             // The client authenticates later.
-            Err(Error::Unauthenticated { .. }) if presented_token(given, &settings.authenticator).is_none() => None,
+            Err(Error::Unauthenticated { .. })
+                if presented_token(upgrade_headers, &settings.authenticator).is_none() =>
+            {
+                None
+            }
             Err(error) => return Err(error),
         };
         let is_unknown = proof.is_none();
@@ -84,7 +88,7 @@ impl Session {
         if is_proxied {
             copy(&PROJECT_ID);
             copy(&[ROLES.clone(), USER_ID.clone()]);
-            project = identity::project(given, None)?.map(|(project, _warning)| project);
+            project = identity::project(upgrade_headers, None)?.map(|(project, _warning)| project);
         }
         let mut session =
             Self { connection, headers, is_proxied, is_unknown, project, tokens: HeaderMap::new(), credential: None };
@@ -92,8 +96,9 @@ impl Session {
             // A signature is for one request, and this one has no signed path.
             Some(Proof::Signature(_)) => return Err(Error::NotSigned),
             Some(Proof::Sender(Sender::Identified(identity))) => {
-                let tokens =
-                    TOKEN_HEADERS.into_iter().filter_map(|name| Some((name_of(name), given.get(name)?.clone())));
+                let tokens = TOKEN_HEADERS
+                    .into_iter()
+                    .filter_map(|name| Some((name_of(name), upgrade_headers.get(name)?.clone())));
                 session.prove(tokens.collect(), &identity, settings);
             }
             _ => {}
@@ -231,13 +236,13 @@ impl Session {
 
 /// Returns the headers of a request that authenticates that have its token.
 fn tokens_of(frame: &FrameRequest) -> HeaderMap {
-    let given = TOKEN_HEADERS.into_iter().filter_map(|spelling| {
+    let tokens = TOKEN_HEADERS.into_iter().filter_map(|spelling| {
         let token = frame.header(spelling)?;
         let mut value = HeaderValue::try_from(token.as_str()?).ok()?;
         value.set_sensitive(true);
         Some((name_of(spelling), value))
     });
-    given.collect()
+    tokens.collect()
 }
 
 /// Returns the text of a header. A list of texts is separated by commas.
