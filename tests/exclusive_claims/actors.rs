@@ -122,8 +122,9 @@ impl TestContext {
             due += random.within(CLAIMS_PER_MOVE / 2..=CLAIMS_PER_MOVE * 3 / 2);
             let goes_on = self.coordinator.wait_until(|progress| progress.claims >= due).await;
             if !goes_on {
-                // The last move expires all claims, so no further claim may follow.
-                self.coordinator.wait_until_idle().await;
+                // The last move expires all claims, and pops whose messages are not deleted yet. So
+                // no further claim may follow, and no pop may be incomplete.
+                self.coordinator.wait_until_settled().await;
             }
             let ahead = match random.within(0..=3) {
                 _ if !goes_on => u64::from(LEASE_S_MAX) * 1_000_000 * 2,

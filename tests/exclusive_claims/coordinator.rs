@@ -32,6 +32,8 @@ pub(super) struct Progress {
     pub(super) over: bool,
     /// The test is over, and no worker has a request under way.
     pub(super) is_idle: bool,
+    /// Nor does a server complete in the background what it has answered.
+    pub(super) is_settled: bool,
 }
 
 impl Coordinator {
@@ -70,9 +72,18 @@ impl Coordinator {
 
     /// Waits until no worker has a request under way.
     pub(super) async fn wait_until_idle(&self) {
+        self.wait_for(|progress| progress.is_idle).await;
+    }
+
+    /// Waits until the servers have completed what they have answered, too.
+    pub(super) async fn wait_until_settled(&self) {
+        self.wait_for(|progress| progress.is_settled).await;
+    }
+
+    async fn wait_for(&self, is_so: impl FnMut(&Progress) -> bool) {
         let mut progress = self.progress();
-        let rest = progress.wait_for(|progress| progress.is_idle).await;
-        drop(rest.expect("the coordinator exists during the test"));
+        let reached = progress.wait_for(is_so).await;
+        drop(reached.expect("the coordinator exists during the test"));
     }
 
     /// Reserves `count` tags for new messages and returns the first. Returns `None` when the test

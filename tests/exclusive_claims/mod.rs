@@ -247,10 +247,11 @@ async fn run(context: &TestContext, setup: Setup, (rules, kind): (Rules, Kind), 
     let moves = tokio::spawn(context.clone().move_clock(store, queue, start));
     let pauses = tokio::spawn(context.clone().pause());
     let divisions = (kind == Kind::Fair).then(|| tokio::spawn(context.clone().change_shards()));
-    let _servers = disturbances.await;
     let posts = posts.join_all().await.concat();
     let mut work = work.join_all().await;
     context.coordinator.update(|progress| progress.is_idle = true);
+    let _servers = disturbances.await;
+    context.coordinator.update(|progress| progress.is_settled = true);
     let mut auditor = audit.await.expect("the messages were counted");
     let moves = moves.await.expect("the clock was moved");
     let switches = pauses.await.expect("the queue was paused");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::actors::TestContext;
@@ -87,6 +88,7 @@ async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
         calm: Arc::clone(&calm),
     });
     let coordinators = loads.each_ref().map(|load| load.coordinator.clone());
+    let (last_urls, last_start) = (urls.clone(), start.clone());
     let disturber =
         Disturber { deployment: deployment.clone(), steps, loads: loads.clone(), servers, urls, start, calm };
     let (steps_taken, taken) = oneshot::channel();
@@ -97,12 +99,22 @@ async fn check_two_pools(name: &str, kind: Kind, steps: &'static [Step]) {
             let have_moved = moving.iter().all(|one| one.progress().borrow().moves >= MOVES_MIN);
             started.elapsed() >= length && (have_moved || started.elapsed() >= RUN_TIMEOUT / 2)
         };
-        let (servers, taken) = disturber.run(seed, is_enough).await;
+        let (mut servers, taken) = disturber.run(seed, is_enough).await;
         for coordinator in &coordinators {
             coordinator.update(|progress| progress.over = true);
         }
         drop(steps_taken.send(taken));
-        servers
+        for coordinator in &coordinators {
+            coordinator.wait_until_idle().await;
+        }
+        // A server may have answered pops whose messages it could not delete while their pool was
+        // down. It deletes them before it stops.
+        let last = vec![spawn_blocking(move || last_start()).await.expect("another server starts")];
+        last_urls.set(&last);
+        for server in &mut servers {
+            server.stop().await;
+        }
+        last
     });
 
     let runs = loads
