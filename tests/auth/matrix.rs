@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
 use crate::clients::contract::with_all_routes;
-use crate::http::{Answer, answered, send};
+use crate::http::{Answer, PATCH_TYPE, answered, send};
 use crate::migration::view::without_ages;
 use support::redis::RedisServer;
 use support::sukkal::{Api, CLIENT, Sukkal};
@@ -78,8 +78,7 @@ impl Row {
     fn with_body(&self, request: RequestBuilder, filled: impl Fn(&str) -> String) -> RequestBuilder {
         match &self.body {
             Some(body) if self.method == Method::PATCH && body.is_array() => {
-                let media_type = "application/openstack-messaging-v2.0-json-patch";
-                request.header("Content-Type", media_type).body(body.to_string())
+                request.header("Content-Type", PATCH_TYPE).body(body.to_string())
             }
             Some(body) => request.body(filled(&body.to_string())),
             None => request,

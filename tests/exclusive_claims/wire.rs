@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::history::{Action, Claimed, Draft, Outcome, Seen, Term};
+use crate::http::PATCH_TYPE;
 use support::random::Random;
 use support::sukkal::CLIENT;
 use support::test_bed::ServerUrls;
@@ -16,7 +17,6 @@ use support::test_bed::ServerUrls;
 pub(super) const PROJECT: &str = "exclusive";
 /// While a store is down, requests are refused at once.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(30);
-const PATCH_TYPE: &str = "application/openstack-messaging-v2.0-json-patch";
 /// Number of tenants that post to the queue. They have no effect while it is not fair.
 const TENANTS: u64 = 7;
 /// A server responds within two seconds, also while its store is down; this allows for a busy

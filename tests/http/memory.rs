@@ -158,7 +158,6 @@ async fn bodies_with_many_values_use_little_memory() {
     assert_eq!(Project::of(&server, "p").put(&queue).send().await.unwrap().status(), 201);
     let before = resident_bytes(server.sukkal.id());
 
-    let media_type = "application/openstack-messaging-v2.0-json-patch";
     for (target, body) in [
         ("PUT /v2/queues/new", format!(r#"{{"k": {values}}}"#)),
         ("PUT /v2/queues/new", format!(r#"{{"k": {values}, "k": {{"l": {{}}, "l": {{}}}}, "_shards": "x"}}"#)),
@@ -166,7 +165,7 @@ async fn bodies_with_many_values_use_little_memory() {
         (&*format!("POST {queue}/subscriptions"), subscription),
     ] {
         let length = body.len();
-        let request = format!("{}Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}", head(target));
+        let request = format!("{}Content-Type: {PATCH_TYPE}\r\nContent-Length: {length}\r\n\r\n{body}", head(target));
         let mut open = send_from_each_client(&server, &request).await;
         for stream in &mut open {
             let mut status = [0; 12];

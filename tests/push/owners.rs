@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::endpoint::{Answer, Endpoint};
 use super::{Bench, id, numbers};
-use crate::http::answered;
+use crate::http::{PATCH_TYPE, answered};
 use support::waiting::until;
 
 async fn a_paused_subscription_continues_where_it_was(bench: Bench) {
@@ -177,7 +177,7 @@ async fn a_changed_policy_of_the_queue_applies_to_running_deliveries(bench: Benc
 
     let patch = json!([{"op": "replace", "path": "/metadata/_retry_policy", "value": policy(1)}]);
     let request = bench.api.request(reqwest::Method::PATCH, "/v2/queues/q").body(patch.to_string());
-    let request = request.header("content-type", "application/openstack-messaging-v2.0-json-patch");
+    let request = request.header("content-type", PATCH_TYPE);
     answered(request, 200).await;
 
     // The deliverer of the queue always has work. It notices the change after some seconds.

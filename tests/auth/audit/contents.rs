@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Audited;
 use crate::auth::{SECRET_KEY, STRANGER, STRATEGIES, TRUSTED_PROXIES};
-use crate::http::{Answer, answered, send};
+use crate::http::{Answer, PATCH_TYPE, answered, send};
 use support::certificates::Authority;
 use support::exposition::Exposition;
 use support::redis::{RedisServer, child_command};
@@ -80,7 +80,7 @@ async fn lines_say_who_did_what(store: &str) {
 
     // A change that is not possible, and one that the store does not know.
     let patch = api.request(Method::PATCH, QUEUE).bearer_auth(&manager);
-    let patch = patch.header("Content-Type", "application/openstack-messaging-v2.0-json-patch");
+    let patch = patch.header("Content-Type", PATCH_TYPE);
     let patch = patch.body(json!([{"op": "add", "path": "/metadata/k", "value": 1}]).to_string());
     let line = stable(&server, &answered(patch, 404).await);
     assert_eq!((&line["action"], &line["outcome"]), (&json!("queues:update"), &json!("failed")), "{line}");

@@ -10,7 +10,7 @@ use super::{
     LONG, MESSAGES, QUEUE, SHORT, assert_reached, assert_unknown, bodies, create_queue, post, start_replica,
     wait_until_in_sync,
 };
-use crate::http::{Answer, send};
+use crate::http::{Answer, PATCH_TYPE, send};
 use support::ports::free_port;
 use support::redis::RedisServer;
 use support::sukkal::Sukkal;
@@ -247,7 +247,7 @@ async fn a_queue_that_requires_more_replicas_than_there_are_gets_a_warning() {
     let patch = |key: &str, value: &str| {
         let patch = json!([{ "op": "add", "path": format!("/metadata/{key}"), "value": value }]).to_string();
         let request = api.request(reqwest::Method::PATCH, QUEUE).body(patch);
-        request.header("Content-Type", "application/openstack-messaging-v2.0-json-patch")
+        request.header("Content-Type", PATCH_TYPE)
     };
 
     assert_eq!(warnings(api.put(QUEUE).json(&json!({ "_durability": "replicas=1" })), 201).await, [warning]);

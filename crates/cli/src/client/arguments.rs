@@ -19,6 +19,11 @@ pub(super) fn limit(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|limit| *limit > 0).ok_or_else(|| "it must be an integer of at least 1".to_owned())
 }
 
+/// Returns a document with those of the fields that have a value.
+pub(super) fn document<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
 /// Returns an object with these entries, whose keys must be different.
 pub(super) fn object(entries: &[(String, Value)]) -> Result<Map<String, Value>, Error> {
     let mut object = Map::new();

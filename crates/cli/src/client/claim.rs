@@ -2,9 +2,9 @@
 
 use clap::{Args, Subcommand};
 use reqwest::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::arguments::{limit, segment};
+use super::arguments::{document, limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, query, queue_path};
 use super::output::{Output, count, counted, duration_of, inline, printable};
@@ -97,9 +97,7 @@ pub struct Term {
 
 impl Term {
     fn document(&self) -> Value {
-        let values = [("ttl", self.ttl), ("grace", self.grace)];
-        let fields = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-        Value::Object(fields.collect::<Map<_, _>>())
+        document([("ttl", self.ttl.map(Value::from)), ("grace", self.grace.map(Value::from))])
     }
 }
 

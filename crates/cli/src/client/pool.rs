@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{key_and_value, limit, object, segment};
+use super::arguments::{document, key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, encode};
 use super::output::{Output, count, inline, printable};
@@ -110,12 +110,12 @@ pub(super) async fn run(command: &Command, service: &Service, output: &mut Outpu
         }
         Command::Show { pool } => show(pool, service, output).await,
         Command::Put { pool, address, weight, flavor, notes } => {
-            let document = document(address, Some(*weight), flavor.as_deref(), notes)?;
+            let document = pool_document(address, Some(*weight), flavor.as_deref(), notes)?;
             service.request(Method::PUT, &path(pool)).json(&document).send().await?;
             output.done(&format!("stored pool {pool}"), &json!({ "name": pool, "stored": true }))
         }
         Command::Set { pool, address, weight, flavor, notes } => {
-            let document = document(address, *weight, flavor.as_deref(), notes)?;
+            let document = pool_document(address, *weight, flavor.as_deref(), notes)?;
             if document.as_object().is_none_or(Map::is_empty) {
                 return Err(Error::Usage(NOTHING_TO_CHANGE.to_owned()));
             }
@@ -143,7 +143,7 @@ async fn show(pool: &str, service: &Service, output: &mut Output) -> Result<(), 
 }
 
 /// Returns the document with the values that are given.
-fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes: &Notes) -> Result<Value, Error> {
+fn pool_document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes: &Notes) -> Result<Value, Error> {
     let uri = if address.uri_stdin {
         Some(text::text_of(io::stdin()).map_err(Error::input)?.trim().to_owned())
     } else {
@@ -155,13 +155,12 @@ fn document(address: &Address, weight: Option<u32>, flavor: Option<&str>, notes:
         return Err(Error::Usage(format!("{note}=VALUE would be a note without an effect; use --{field}")));
     }
     let options = (!notes.is_empty()).then(|| notes.into());
-    let fields = [
+    Ok(document([
         ("uri", uri.map(Value::from)),
         ("weight", weight.map(Value::from)),
         ("flavor", flavor.map(Value::from)),
         ("options", options),
-    ];
-    Ok(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>().into())
+    ]))
 }
 
 async fn rm(pools: &[String], service: &Service, output: &mut Output) -> Result<(), Error> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::arguments::{limit, segment};
+use super::arguments::{document, limit, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, counted, inline};
@@ -48,14 +48,12 @@ pub struct Options {
 impl Options {
     fn document(&self) -> Value {
         let ids = Some(&self.id).filter(|ids| !ids.is_empty());
-        let values = [
+        document([
             ("to", self.to.as_ref().map(|to| json!(to))),
             ("ids", ids.map(|ids| json!(ids))),
             ("limit", self.limit.map(Value::from)),
             ("per_second", self.per_second.map(Value::from)),
-        ];
-        let fields = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        Value::Object(fields.collect::<Map<_, _>>())
+        ])
     }
 }
 

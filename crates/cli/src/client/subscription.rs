@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use reqwest::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::arguments::{key_and_value, limit, object, segment};
+use super::arguments::{document, key_and_value, limit, object, segment};
 use super::error::Error;
 use super::http::{Service, encode, queue_path};
 use super::output::{Output, count, duration_of, inline, listed, printable, removed_keys};
@@ -219,11 +219,6 @@ async fn set(new: &Change, service: &Service, output: &mut Output) -> Result<(),
         }
     }
     output.done(&sentence, &done)
-}
-
-/// Returns the document with the fields that are given.
-fn document<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
-    Value::Object(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
 fn options(options: &[(String, Value)]) -> Result<Option<Value>, Error> {

@@ -359,7 +359,7 @@ impl Connection {
 
     /// Records over HTTP/2 that a request has ended.
     pub(super) fn end_http2_request(&self) {
-        // In this order, the last request to end leaves the time since which nothing happens.
+        // The time comes first: without requests, the state is the time at which the last one ended.
         self.state.store(self.now_us(), Ordering::SeqCst);
         self.http2_requests.fetch_sub(1, Ordering::SeqCst);
     }
