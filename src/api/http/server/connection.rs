@@ -359,7 +359,7 @@ impl Connection {
 
     /// Records over HTTP/2 that a request has ended.
     pub(super) fn end_http2_request(&self) {
-        // The time comes first: without requests, the state is the time at which the last one ended.
+        // The time comes first: without requests, the state is the time when the last one ended.
         self.state.store(self.now_us(), Ordering::SeqCst);
         self.http2_requests.fetch_sub(1, Ordering::SeqCst);
     }
