@@ -109,6 +109,11 @@ impl TestBackend for PooledBackend {
         &self.store
     }
 
+    fn maintained(&self) -> Vec<&dyn Driver> {
+        let [one, other] = &self.pools;
+        vec![&self.store, one, other]
+    }
+
     fn set_destinations(&self, _destinations: Weak<dyn Destinations>) {
         unreachable!("the store has its own destinations");
     }
