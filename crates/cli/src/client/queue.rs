@@ -291,7 +291,9 @@ impl Deletion {
             return Ok(());
         }
         let (noun, queues) = (service.noun(), self.queues.queues.join(", "));
-        write!(io::stderr(), "{action} {noun} {queues}? [y/N] ")?;
+        // In one piece: what is typed ahead is shown before it or after it.
+        let question = format!("{action} {noun} {queues}? [y/N] ");
+        io::stderr().write_all(question.as_bytes())?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer).map_err(Error::input)?;
         let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
