@@ -15,3 +15,4 @@ pub mod janitor;
 pub mod observability;
 pub mod push;
 pub mod service_manager;
+pub mod wire;

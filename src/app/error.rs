@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
-use crate::api::http::TlsError;
+use crate::api::TlsError;
 use crate::broker;
 use crate::config::Bind;
 use sukkal_storage::embedded::{OpenError, RestoreError};

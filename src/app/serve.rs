@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use super::error::Error;
 use super::service::{push, service};
 use super::store::{leaves_out_pools, open, schedule};
-use crate::api::http::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
+use crate::api::{self, ClientCertificates, Listener, ServerLimits, Service, Tls, TlsError, TlsFiles};
 use crate::config::{self, Bind, Config};
 use crate::descriptors;
 use crate::janitor;
@@ -78,10 +78,10 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         Some(listener) => {
             info!(address = %listener.local_addr()?, "listening for health checks and metrics");
             let limits = ServerLimits { connections_max: OPERATIONS_CONNECTIONS_MAX, ..limits };
-            let router = http::operations_router(service.clone());
+            let router = api::operations_router(service.clone());
             let listener = Listener { socket: listener, tls: tls.as_ref().map(Tls::without_client_certificates) };
             Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                http::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;
+                api::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;
             })))
         }
         None => None,
@@ -117,7 +117,7 @@ pub async fn serve(config: &Config, stop: impl Future<Output = ()>) -> Result<()
         serve_websockets(listener, service.clone(), limits, stopped)
     });
     let listener = Listener { socket: listener, tls };
-    let unfinished = http::serve(listener, http::router(service), limits, connections, stop).await;
+    let unfinished = api::serve(listener, api::router(service), limits, connections, stop).await;
     info!("draining");
     let drained = async {
         // A slow request does not keep the delivery leases from being handed over.
@@ -194,8 +194,8 @@ fn serve_websockets(
 ) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let connections = service.metrics.connections();
-        let router = http::websocket_router(service);
-        http::serve(listener, router, limits, connections, stopped.cancelled()).await.await;
+        let router = api::websocket_router(service);
+        api::serve(listener, router, limits, connections, stopped.cancelled()).await.await;
     }))
 }
 

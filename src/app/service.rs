@@ -8,8 +8,7 @@ use zeroize::Zeroizing;
 
 use super::error::Error;
 use super::store::{cipher, clock, redis_tls_files};
-use crate::api::http::{self, Service, Settings, WebSocketLimits};
-use crate::api::wire::checksum::Checksums;
+use crate::api::{self, Service, Settings, WebSocketLimits};
 use crate::auth::signed_url::Signer;
 use crate::authentication::jwt::Jwt;
 use crate::authentication::keystone::Keystone;
@@ -22,6 +21,7 @@ use crate::observability::metrics::Metrics;
 use crate::observability::telemetry::Tracer;
 use crate::push::client::Resolver;
 use crate::push::{self, Push};
+use crate::wire::checksum::Checksums;
 use sukkal_base::text;
 use sukkal_domain::mailto::MAILTO;
 use sukkal_domain::{AuthStrategy, MailConfig, PushConfig, Secret, Token};
@@ -64,7 +64,7 @@ pub fn service(config: &Config, store: Arc<dyn Driver>) -> Result<Service, Error
         stream_heartbeat: Duration::from_secs(config.transport.limits.stream_heartbeat.into()),
         audit: audit_log(config, &metrics)?,
     };
-    Ok(http::service(broker, settings, metrics, tracer(config)))
+    Ok(api::service(broker, settings, metrics, tracer(config)))
 }
 
 /// Returns how pools are managed, if the operator wants them.

@@ -27,6 +27,15 @@ pub fn instant_of(expires_at: SystemTime) -> Option<Instant> {
     Instant::now().checked_add(expires_at.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
+/// Says in a `401` how a client can authenticate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Challenges {
+    /// The URI of Keystone, if its tokens are accepted.
+    pub keystone_uri: Option<String>,
+    /// Whether `Authorization: Bearer` is accepted.
+    pub bearer: bool,
+}
+
 /// Why the sender of a request is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AuthenticationError {

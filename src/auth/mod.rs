@@ -7,7 +7,7 @@ pub mod signed_url;
 mod trusts;
 
 pub use self::client_certificate::ClientCertificate;
-pub use self::identity::{AuthenticationError, Identity, instant_of};
+pub use self::identity::{AuthenticationError, Challenges, Identity, instant_of};
 pub use self::trusts::Trusts;
 
 use std::sync::Arc;

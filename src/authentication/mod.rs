@@ -3,7 +3,7 @@
 //!
 //! The form of the credential selects the strategy, and the decision of that strategy is final. The
 //! signature of a pre-signed URL is a credential too, but it belongs to one request and is checked
-//! in `api/http/middleware/signature.rs`.
+//! in `api/middleware/signature.rs`.
 
 pub mod jwt;
 pub mod keystone;
@@ -21,7 +21,7 @@ use tracing::debug;
 pub use self::proxy::{Peer, TrustedProxies};
 pub use self::token::{OwnedToken, Token, TokenForm, TokenStrategy};
 pub use self::tokens::Tokens;
-use crate::auth::{AuthenticationError, Identity};
+use crate::auth::{AuthenticationError, Challenges, Identity};
 
 /// The sentence with which the middleware of Keystone refuses a request. Its clients may expect it.
 const REFUSED_BY_KEYSTONE: &str = "The request you have made requires authentication.";
@@ -60,15 +60,6 @@ pub enum Sender {
     ProxyClient(Peer),
     /// The owner of a credential.
     Identified(Identity),
-}
-
-/// Says in a `401` how a client can authenticate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Challenges {
-    /// The URI of Keystone, if its tokens are accepted.
-    pub keystone_uri: Option<String>,
-    /// Whether `Authorization: Bearer` is accepted.
-    pub bearer: bool,
 }
 
 impl Authenticator {

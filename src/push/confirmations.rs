@@ -18,8 +18,8 @@ use uuid::Uuid;
 use super::client::{Response, SendFailure};
 use super::context::Context;
 use super::notification;
-use crate::api::wire::confirmation::confirmation_document;
 use crate::auth::signed_url::Signer;
+use crate::wire::confirmation::confirmation_document;
 use sukkal_domain::{ConfirmationRequest, DeliveryOptions, ProjectId, Subscriber};
 
 /// Pauses before the attempts to send a confirmation.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::signature;
-use crate::api::wire::notification;
+use crate::wire::notification;
 use sukkal_domain::delivery_options::PLACEHOLDER;
 use sukkal_domain::{DeliveryOptions, Message, QueueName, SigningKey, SubscriptionId};
 

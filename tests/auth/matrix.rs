@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sukkal::api::http::routes;
+use sukkal::api::routes;
 use sukkal::auth::signed_url::{Expiry, SignedUrl, Signer};
 use sukkal_domain::{ProjectId, Secret};
 use time::OffsetDateTime;

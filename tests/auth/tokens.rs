@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
-use sukkal::api::http::{self, Settings};
+use sukkal::api::{self, Settings};
 use sukkal::app;
 use sukkal::auth::{AuthenticationError, Identity};
 use sukkal::authentication::{Authenticator, Openness, TokenStrategy, TrustedProxies};
@@ -81,7 +81,7 @@ async fn serve_under(preset: &str, authenticator: Authenticator) -> Api {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let limits = app::server_limits(&config);
     tokio::spawn(async move {
-        http::serve(listener, http::router(service), limits, ConnectionCounts::default(), pending()).await.await;
+        api::serve(listener, api::router(service), limits, ConnectionCounts::default(), pending()).await.await;
     });
     Api::new(url, "of-the-header")
 }

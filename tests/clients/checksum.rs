@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use sukkal::api::wire::checksum::checksum;
-use sukkal::api::wire::json::JsonBody;
+use sukkal::wire::checksum::checksum;
+use sukkal::wire::json::JsonBody;
 use sukkal_domain::Body;
 
 use support::redis::child_command;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sukkal::api::http::{Settings, routes};
-use sukkal::api::wire::claims::TERM_FIELDS;
-use sukkal::api::wire::messages::{MESSAGE_FIELDS, MESSAGES};
-use sukkal::api::wire::metadata_patch::OPERATION_FIELDS;
-use sukkal::api::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
+use sukkal::api::{Settings, routes};
 use sukkal::app;
 use sukkal::config::Config;
+use sukkal::wire::claims::TERM_FIELDS;
+use sukkal::wire::messages::{MESSAGE_FIELDS, MESSAGES};
+use sukkal::wire::metadata_patch::OPERATION_FIELDS;
+use sukkal::wire::subscriptions::{CHANGED_FIELDS, FIELDS};
 use sukkal_domain::AuthStrategy;
 use sukkal_domain::limits::{CLAIM_TERM_S_MIN, MESSAGE_TTL_S_MIN, SUBSCRIPTION_TTL_S_MIN, page_default};
 use sukkal_domain::sharding::SHARDS_MAX;

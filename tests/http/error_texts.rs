@@ -4,7 +4,7 @@
 //! `errors.txt` is the table. A case is a request line, header lines and a body, and then the
 //! expected response: its status with its title, and its description. A request has the headers
 //! that each request needs; `- Name` omits one. A line `# Variant` names the variant of
-//! `api::Error` or `broker::Error` that the cases below it reach. `@ server` sends the cases below
+//! `wire::Error` or `broker::Error` that the cases below it reach. `@ server` sends the cases below
 //! it to another server. The test replaces placeholders in `<>`.
 //!
 //! The errors of each operation during an outage of the store are in `store_down.rs`.
@@ -295,7 +295,7 @@ fn the_table_covers_every_error_variant() {
         let names = names.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
         names.map(|line| line.split(['(', ' ', ',']).next().unwrap_or_default().to_owned()).collect()
     };
-    let mut all = variants("src/api/error.rs");
+    let mut all = variants("src/wire/error.rs");
     assert!(all.remove("Broker"), "the variant wraps the errors of the broker");
     assert!(all.remove("BodyBudget"), "the variant takes hundreds of clients: see memory.rs");
     assert!(all.remove("TooManyHeaders"), "HTTP/1 has a limit of its own: see tls/http2_limits.rs");

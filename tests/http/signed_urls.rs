@@ -2,7 +2,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use sukkal::api::http::routes;
+use sukkal::api::routes;
 
 use super::*;
 use crate::clients::contract::settings;

@@ -4,7 +4,7 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use sukkal::api::http::routes;
+use sukkal::api::routes;
 
 use super::{Answer, Project, answered, new_project, refused, send};
 use crate::clients::contract::with_all_routes;

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use sukkal::api::http::{self, ServerLimits};
+use sukkal::api::{self, ServerLimits};
 use sukkal::observability::metrics::ConnectionCounts;
 use tokio::task::JoinHandle;
 
@@ -57,7 +57,7 @@ impl Collector {
         };
         let router = Router::new().route("/v1/traces", post(receive));
         let limits = ServerLimits { head_timeout: PATIENCE, idle_timeout: PATIENCE, connections_max: CONNECTIONS_MAX };
-        let serve = http::serve(listener, router, limits, ConnectionCounts::default(), pending());
+        let serve = api::serve(listener, router, limits, ConnectionCounts::default(), pending());
         let server = tokio::spawn(async move { serve.await.await });
         Self { address, received, server }
     }

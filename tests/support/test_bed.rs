@@ -8,7 +8,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use sukkal::api::http;
+use sukkal::api;
 use sukkal::broker::Broker;
 use sukkal::config::Config;
 use sukkal::observability::metrics::ConnectionCounts;
@@ -302,7 +302,7 @@ impl InProcessServer {
             let service = app::service(&config, store).expect("the options are valid");
             let push = app::push(&config, &service, resolver).expect("deliveries can start");
             let limits = app::server_limits(&config);
-            http::serve(listener, http::router(service), limits, ConnectionCounts::default(), stop.cancelled_owned())
+            api::serve(listener, api::router(service), limits, ConnectionCounts::default(), stop.cancelled_owned())
                 .await
                 .await;
             push.stop().await;

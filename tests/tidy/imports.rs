@@ -144,7 +144,7 @@ fn no_files_import_each_other_in_a_circle() {
 fn groups_of_imports_are_expanded() {
     let text = "use sukkal_storage::{Error, redis::{keys, script::Script}};\nuse super::posts;\nuse std::fmt;\n";
 
-    let imports = imports_of(Path::new("src/api/http/mod.rs"), text);
+    let imports = imports_of(Path::new("src/api/websocket/mod.rs"), text);
 
     let expected =
         ["api::posts", "sukkal_storage::Error", "sukkal_storage::redis::keys", "sukkal_storage::redis::script::Script"];

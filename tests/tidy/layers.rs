@@ -7,7 +7,7 @@ use super::imports::{imports_of, module_of};
 use super::{code, files, root};
 
 /// Each layer with the modules below it that it may use.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("console", &[]),
     ("descriptors", &[]),
     ("service_manager", &[]),
@@ -15,10 +15,11 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("observability", &["auth"]),
     ("broker", &["auth", "observability"]),
     ("authentication", &["auth", "broker", "observability"]),
-    ("api", &["auth", "authentication", "broker", "console", "observability"]),
+    ("wire", &["auth", "broker"]),
+    ("api", &["auth", "authentication", "broker", "console", "observability", "wire"]),
     ("config", &["auth"]),
     ("janitor", &["observability"]),
-    ("push", &["api", "auth", "broker", "observability"]),
+    ("push", &["auth", "broker", "observability", "wire"]),
     (
         "app",
         &[
@@ -32,6 +33,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "observability",
             "push",
             "service_manager",
+            "wire",
         ],
     ),
     ("cli", &["app", "config", "observability"]),

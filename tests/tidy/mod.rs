@@ -18,13 +18,13 @@ const FILE_LINES_MAX: usize = 600;
 
 /// Crates that belong to one place.
 const CRATES: [(&str, &[&str]); 24] = [
-    ("axum", &["src/api/"]),
+    ("axum", &["src/api/", "src/wire/"]),
     ("tower_http", &["src/api/"]),
     ("fred", &["crates/storage/src/redis/"]),
     (
         "base64",
         &[
-            "src/api/http/websocket/",
+            "src/api/websocket/",
             "src/authentication/",
             "crates/domain/src/",
             "src/push/",
@@ -34,17 +34,17 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("clap", &["crates/cli/", "src/cli/"]),
     ("clap_complete", &["crates/cli/", "src/cli/"]),
     ("clap_mangen", &["src/cli/"]),
-    ("h2", &["src/api/http/server/http2/"]),
+    ("h2", &["src/api/server/http2/"]),
     ("hdrhistogram", &["crates/cli/src/bench/"]),
     ("hyper_rustls", &["src/push/client.rs"]),
-    ("httpdate", &["src/api/http/server/http2/", "src/push/client.rs"]),
+    ("httpdate", &["src/api/server/http2/", "src/push/client.rs"]),
     ("indicatif", &["crates/cli/src/bench/", "crates/cli/src/client/"]),
     ("lettre", &["crates/domain/src/", "src/push/"]),
     ("maud", &["crates/cli/src/bench/", "src/console/"]),
     ("opentelemetry", &["src/observability/telemetry/"]),
     ("prometheus_client", &["src/observability/metrics/"]),
     ("reqwest", &["src/authentication/keystone/", "crates/cli/src/client/", "crates/base/src/outbound/"]),
-    ("ring", &["src/api/http/websocket/", "src/authentication/", "crates/domain/src/", "src/push/"]),
+    ("ring", &["src/api/websocket/", "src/authentication/", "crates/domain/src/", "src/push/"]),
     ("redb", &["crates/storage/src/embedded/"]),
     (
         "rustix",
@@ -62,7 +62,7 @@ const CRATES: [(&str, &[&str]); 24] = [
     (
         "tokio_rustls",
         &[
-            "src/api/http/server/",
+            "src/api/server/",
             "crates/cli/src/",
             "src/cli/",
             "crates/base/src/outbound/",
@@ -71,8 +71,8 @@ const CRATES: [(&str, &[&str]); 24] = [
             "crates/storage/src/redis/",
         ],
     ),
-    ("tokio_tungstenite", &["src/api/http/websocket/"]),
-    ("webpki", &["src/api/http/server/tls/"]),
+    ("tokio_tungstenite", &["src/api/websocket/"]),
+    ("webpki", &["src/api/server/tls/"]),
 ];
 
 fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::get;
-use sukkal::api::http::{self, ClientCertificates, Listener, ServerLimits, Tls, TlsFiles};
+use sukkal::api::{self, ClientCertificates, Listener, ServerLimits, Tls, TlsFiles};
 use sukkal::auth::ClientCertificate;
 use sukkal::observability::metrics::ConnectionCounts;
 use tokio::net::TcpListener;
@@ -38,7 +38,7 @@ async fn requests_have_the_subject_of_the_client_certificate() {
     let limits = ServerLimits { head_timeout: timeout, idle_timeout: timeout, connections_max: 10 };
     let router = Router::new().route("/", get(subject));
     tokio::spawn(async move {
-        http::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;
+        api::serve(listener, router, limits, ConnectionCounts::default(), std::future::pending()).await.await;
     });
 
     for (protocol, certificate, expected) in [

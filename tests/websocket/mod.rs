@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sukkal::api::http::{self, Service};
+use sukkal::api::{self, Service};
 use sukkal::app;
 use sukkal::config::Config;
 use sukkal::observability::metrics::ConnectionCounts;
@@ -55,10 +55,10 @@ async fn serve_here(service: Service) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}{PATH}", listener.local_addr().unwrap());
     let timeout = Duration::from_secs(60);
-    let limits = http::ServerLimits { head_timeout: timeout, idle_timeout: timeout, connections_max: 1_000 };
-    let router = http::websocket_router(service);
+    let limits = api::ServerLimits { head_timeout: timeout, idle_timeout: timeout, connections_max: 1_000 };
+    let router = api::websocket_router(service);
     tokio::spawn(
-        async move { http::serve(listener, router, limits, ConnectionCounts::default(), pending()).await.await },
+        async move { api::serve(listener, router, limits, ConnectionCounts::default(), pending()).await.await },
     );
     url
 }

@@ -2,10 +2,10 @@
 //! fast conversion must give the same results.
 
 use serde_json::{Value, json};
-use sukkal::api::Error;
-use sukkal::api::wire;
-use sukkal::api::wire::view::View;
 use sukkal::broker::messages::{Delay, Draft, TenantDraft};
+use sukkal::wire;
+use sukkal::wire::Error;
+use sukkal::wire::view::View;
 use sukkal_domain::{Body, Message, QueueId, Tenant};
 
 pub(crate) fn parse_drafts(bytes: &[u8]) -> Result<Vec<Draft>, Error> {

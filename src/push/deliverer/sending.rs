@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Deliverer, Stop, Subscribers};
-use crate::api::wire::notification::is_wanted;
 use crate::push::attempt::{self, Finished};
+use crate::wire::notification::is_wanted;
 use sukkal_domain::{Message, Rank, SubscriptionId, SubscriptionState};
 
 /// Number of messages that are read at a time.
