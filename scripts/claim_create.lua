@@ -44,7 +44,7 @@ local is_first_claim = {}
 for i, entry in ipairs(deliverable) do
   is_first_claim[i] = #entry == FRESH_BYTES and '1' or '0'
 end
-local claimed = claimed_entries(deliverable, id, ttl, grace, policy.dead_letter_queue ~= '' and 1 or 0)
+local claimed = claimed_entries(deliverable, id, ttl, grace, 1)
 put_in_flight(deliverable, claimed, positions)
 -- The first fence follows the last visible rank, and so the fences of a deleted queue of that name.
 local last_fence, claimed_before = call.last_visible, 0

@@ -8,8 +8,8 @@ assert(#ARGV == 1, 'claim_get: 1 argument')
 if load_queue() then
   return {'due'}
 end
-local ttl, since, entries, fence = read_claim(ARGV[1])
-if not ttl then
+local claim = read_claim(ARGV[1])
+if not claim then
   return {'none', 0}
 end
-return claim_reply(0, ttl, since, fence, '', still_in_flight(entries))
+return claim_reply(0, claim.ttl, claim.since, claim.fence, '', held_entries(ARGV[1], claim))

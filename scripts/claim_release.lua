@@ -10,17 +10,15 @@ local id, is_withdrawn, is_forgotten = ARGV[1], ARGV[2] == 'withdrawn', ARGV[2] 
 if load_queue() then
   return {'due'}
 end
-local _, _, claim_entries = read_claim(id)
-redis.call('ZREM', call.leases, id)
-redis.call('HDEL', call.claims, id)
-redis.call('ZREM', call.claim_ids, id)
-local entries_left = claim_entries and still_in_flight(claim_entries) or {}
+local claim = read_claim(id)
+remove_claims({id})
+local entries_left = claim and held_entries(id, claim) or {}
 if is_withdrawn then
   withdraw(entries_left)
 else
   return_to_ready(entries_left, released_entry)
 end
-if call.revision and (is_withdrawn or claim_entries and not is_forgotten) then
+if call.revision and (is_withdrawn or claim and not is_forgotten) then
   store_ended(id)
 end
 return {'done'}

@@ -9,18 +9,18 @@ local id, ttl, grace = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if load_queue() then
   return {'due'}
 end
-local known_ttl, _, entries, fence, client = read_claim(id)
-if not known_ttl then
+local claim = read_claim(id)
+if not claim then
   return {'none'}
 end
 -- Frees memory before anything grows, so that a claim can be renewed when the store is full.
 redis.call('ZREM', call.leases, id)
-local entries_left = still_in_flight(entries)
+local entries_left = held_entries(id, claim)
 local renewed = claimed_entries(entries_left, id, ttl, grace, 0)
 if #entries_left > 0 then
   call_in_chunks('ZREM', call.in_flight, entries_left)
   call_in_chunks('ZADD', call.in_flight, by_rank(renewed))
 end
-store_claim(id, ttl, renewed, fence, client)
+store_claim(id, ttl, renewed, claim.fence, claim.client)
 notify(0)
-return {'done', decimal(fence)}
+return {'done', decimal(claim.fence)}

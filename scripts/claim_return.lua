@@ -16,16 +16,18 @@ end
 local entry = #key == KEY_BYTES and find_entry(key, {call.in_flight})
 if not entry or claim_in(entry) ~= id then
   return {'not_held'}
-elseif delay == 0 then
+end
+leave_leases({entry})
+if delay == 0 then
   return_to_ready({entry}, released_entry)
   return {'done'}
 end
-local entry_in_flight = released_entry(entry) .. string.rep('\0', IN_FLIGHT_BYTES - DELIVERED_BYTES)
+local entry_in_flight = released_entry(entry) .. string.rep('\0', CLAIM_BYTES + DELIVERY_BYTES)
 local end_us = call.now + delay * 1000000
 -- Frees memory before anything grows, so that this works when the store is full.
 redis.call('ZREM', call.in_flight, entry)
 redis.call('ZADD', call.in_flight, decimal(rank_of(entry)), entry_in_flight)
-redis.call('ZADD', call.leases, decimal(end_us), RETURNED .. entry_in_flight)
+redis.call('ZADD', call.leases, decimal(end_us), own_lease_of(entry_in_flight))
 schedule_due(end_us)
 notify(0)
 return {'done'}

@@ -25,6 +25,7 @@ for key, entry in pairs(found) do
   table.insert(entries_in[set], entry)
   count = count + 1
 end
+leave_leases(entries_in[call.in_flight])
 for set, entries in pairs(entries_in) do
   remove_messages(set, entries)
 end

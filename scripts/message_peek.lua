@@ -24,7 +24,7 @@ for i, key in ipairs(ARGV) do
     if set == call.delayed then
       state, time = 'delayed', decimal(rank_of(entry) - ahead)
     elseif claim == NO_CLAIM then
-      state, time = 'returned', decimal(redis.call('ZSCORE', call.leases, RETURNED .. entry))
+      state, time = 'returned', decimal(redis.call('ZSCORE', call.leases, own_lease_of(entry)))
     elseif claim then
       if not clients[claim] then
         local bytes

@@ -20,8 +20,8 @@ local deliverable, outbox_length = {}, 0
 if is_due then
   return {'due'}
 elseif redis.call('HEXISTS', call.claims, id) == 1 then
-  local _, _, claimed = read_claim(id)
-  for i, entry in ipairs(claimed or {}) do
+  local pop = read_claim(id)
+  for i, entry in ipairs(pop and held_entries(id, pop) or {}) do
     deliverable[i] = entry_before_claim(entry)
   end
 elseif is_paused then

@@ -7,15 +7,7 @@ assert(#ARGV >= 2, 'message_restore: 2 arguments or more')
 if load_queue() then
   return {'due'}
 end
-local _, _, claimed = read_claim(ARGV[1])
-local chosen, is_wanted = {}, {}
-for i = 2, #ARGV do
-  is_wanted[ARGV[i]] = true
-end
-for _, entry in ipairs(claimed or {}) do
-  if is_wanted[key_of(entry)] then
-    chosen[#chosen + 1] = entry
-  end
-end
-withdraw(still_in_flight(chosen))
+local entries = entries_under({[ARGV[1]] = true}, {unpack(ARGV, 2)})
+leave_leases(entries)
+withdraw(entries)
 return {'done'}

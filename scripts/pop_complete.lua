@@ -9,23 +9,21 @@ assert(#ARGV > 0 and #ARGV % 2 == 0, 'pop_complete: 2 arguments for each pop')
 local MESSAGES_MAX = 32
 
 load_queue()
-local ids, repeated, entries = {}, {}, {}
+local ids, repeated, left = {}, {}, {}
 for i = 1, #ARGV, 2 do
   local id = ARGV[i]
-  local _, _, popped = read_claim(id)
-  popped = popped or {}
-  if i > 1 and #entries + #popped > MESSAGES_MAX then
+  local pop = read_claim(id)
+  if i > 1 and pop and #left + #pop.keys > MESSAGES_MAX then
     break
   end
   ids[#ids + 1] = id
   if ARGV[i + 1] == 'repeated' then
     repeated[#repeated + 1] = id
   end
-  for _, entry in ipairs(popped) do
-    entries[#entries + 1] = entry
+  for _, entry in ipairs(pop and held_entries(id, pop) or {}) do
+    left[#left + 1] = entry
   end
 end
-local left = still_in_flight(entries)
 if #left > 0 then
   remove_messages(call.in_flight, left)
   remove_empty_blocks(#left)

@@ -19,41 +19,26 @@ local expired_count = 0
 -- available again. Returns whether there may be more.
 local function expire_leases()
   local expired = redis.call('ZRANGEBYSCORE', call.leases, '-inf', decimal(call.now), 'LIMIT', 0, LEASES_MAX)
-  local ids, rows, entries, released = {}, {}, {}, {}
-  for _, lease in ipairs(expired) do
+  local rows = #expired > 0 and redis.call('HMGET', call.claims, unpack(expired))
+  local is_over, claimed, returned, released = {}, {}, {}, {}
+  for i, lease in ipairs(expired) do
     if #lease == CLAIM_BYTES then
-      ids[#ids + 1] = lease
-    end
-  end
-  if #ids > 0 then
-    rows = redis.call('HMGET', call.claims, unpack(ids))
-  end
-  local next_row = 1
-  for _, lease in ipairs(expired) do
-    if #lease == CLAIM_BYTES then
-      local row = rows[next_row]
-      next_row = next_row + 1
-      if row then
-        local _, _, _, _, next_byte = struct.unpack(CLAIM, row)
-        for _, entry in ipairs(split(string.sub(row, next_byte), IN_FLIGHT_BYTES)) do
-          entries[#entries + 1] = entry
-        end
+      is_over[lease] = true
+      for _, key in ipairs(rows[i] and unpack_claim(rows[i]).keys or {}) do
+        claimed[#claimed + 1] = key
       end
     else
-      entries[#entries + 1] = string.sub(lease, #RETURNED + 1)
+      returned[#returned + 1] = string.sub(lease, #RETURNED + 1, #RETURNED + KEY_BYTES)
     end
     released[#released + 1] = lease
-    if #entries >= ENTRIES_MAX then
+    if #claimed + #returned >= ENTRIES_MAX then
       break
     end
   end
   if #released > 0 then
-    redis.call('ZREM', call.leases, unpack(released))
-    if #ids > 0 then
-      redis.call('HDEL', call.claims, unpack(released))
-      redis.call('ZREM', call.claim_ids, unpack(released))
-    end
-    return_to_ready(still_in_flight(entries), released_entry)
+    remove_claims(released)
+    return_to_ready(entries_under(is_over, claimed), released_entry)
+    return_to_ready(entries_under({[NO_CLAIM] = true}, returned), released_entry)
   end
   return #expired == LEASES_MAX or #released < #expired
 end
@@ -83,6 +68,9 @@ local function visit_ranks(first, last, now_s)
         earliest = math.min(earliest, end_s)
       end
       examined = examined + 1
+    end
+    if set == call.in_flight then
+      leave_leases(expired)
     end
     remove_messages(set, expired)
     expired_count = expired_count + #expired

@@ -19,18 +19,18 @@ for _, any_set in pairs(sets) do
   entry_count = entry_count + redis.call('ZCARD', any_set)
 end
 
--- The entries that each claim was given, as a set by claim id. The set is empty if the claim is not
+-- The keys that each claim was given, as a set by claim id. The set is empty if the claim is not
 -- live.
-local entries_by_claim = {}
-local function entries_given_to(claim)
-  if not entries_by_claim[claim] then
-    entries_by_claim[claim] = {}
-    local _, _, entries = read_claim_if_readable(claim)
-    for _, entry in ipairs(entries or {}) do
-      entries_by_claim[claim][entry] = true
+local keys_by_claim = {}
+local function keys_given_to(id)
+  if not keys_by_claim[id] then
+    keys_by_claim[id] = {}
+    local claim = read_claim_if_readable(id)
+    for _, key in ipairs(claim and claim.keys or {}) do
+      keys_by_claim[id][key] = true
     end
   end
-  return entries_by_claim[claim]
+  return keys_by_claim[id]
 end
 
 local fair = fairness()
@@ -55,7 +55,7 @@ for i = 1, #found, 2 do
   expect(messages_there == 1, 'shares its rank with another')
   expect(record_bytes > 0, 'has no record')
   expect(record_bytes <= bytes_max(entry), 'is larger than its size class')
-  expect((set == 'in_flight') == (#entry == IN_FLIGHT_BYTES), 'has the entry of another set')
+  expect((set == 'in_flight') == (#entry >= IN_FLIGHT_BYTES), 'has the entry of another set')
   expect(set ~= 'ready' or rank <= call.last_visible, 'is available before its rank was assigned')
   expect(visited and tonumber(visited) <= current_end_s(entry), 'never ends')
   expect(not visited or call.next_due and call.next_due <= visited * 1000000, 'ends without being due')
@@ -69,11 +69,11 @@ for i = 1, #found, 2 do
   else
     expect(not score, 'is in a shard of a queue that has none')
   end
-  if #entry == IN_FLIGHT_BYTES then
+  if #entry >= IN_FLIGHT_BYTES then
     local claim = claim_in(entry)
-    local lease = claim == NO_CLAIM and RETURNED .. entry or claim
+    local lease = claim == NO_CLAIM and own_lease_of(entry) or claim
     expect(redis.call('ZSCORE', call.leases, lease), 'is held by a lease that does not exist')
-    expect(claim == NO_CLAIM or entries_given_to(claim)[entry], 'is under a claim that does not have it')
+    expect(claim == NO_CLAIM or keys_given_to(claim)[key], 'is under a claim that does not have it')
   end
 end
 local last = #found == 2 * limit and decimal(tonumber(found[#found]) + 1) or ''

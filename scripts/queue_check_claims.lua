@@ -22,9 +22,9 @@ if part == 'leases' then
   for i = 1, #found, 2 do
     local lease, end_us = found[i], tonumber(found[i + 1])
     if #lease == CLAIM_BYTES then
-      local ttl, since = read_claim_if_readable(lease)
+      local claim = read_claim_if_readable(lease)
       expect(redis.call('HEXISTS', call.claims, lease) == 1, lease, 'does not exist and ends')
-      expect(not ttl or since + ttl * 1000000 == end_us, lease, 'ends at another time than it should')
+      expect(not claim or claim.since + claim.ttl * 1000000 == end_us, lease, 'ends at another time than it should')
     end
     expect(call.next_due and call.next_due <= end_us, lease, 'ends without being due')
   end
@@ -43,8 +43,9 @@ for i = 1, #found[2], 2 do
   local name = found[2][i]
   if part == 'claims' then
     expect(redis.call('ZSCORE', call.leases, name), name, 'never ends')
-    local ttl, _, _, fence = read_claim_if_readable(name)
-    expect(not ttl or fence == NO_FENCE or redis.call('ZSCORE', call.claim_ids, name), name, 'is not listed')
+    local claim = read_claim_if_readable(name)
+    expect(not claim or claim.fence == NO_FENCE or redis.call('ZSCORE', call.claim_ids, name), name, 'is not listed')
+    expect(not (claim and claim.held) or claim.held == #held_entries(name, claim), name, 'holds another number of messages')
   elseif part == 'claim_ids' then
     expect(redis.call('HEXISTS', call.claims, name) == 1, name, 'does not exist and is listed')
   elseif part == 'tasks' then

@@ -100,9 +100,9 @@ pub(crate) const REQUESTS: [Request; 22] = [
         prepare: |stage, length| cases::purge(stage, part(length, 1_000_000)).boxed(),
     },
     Request {
-        name: "emptied-claims",
-        description: "claim when 1,000 emptied claims have just ended",
-        prepare: |stage, _| cases::claim_after_emptied(stage, 1_000).boxed(),
+        name: "ended-claims",
+        description: "claim when 1,000 claims of one message have just ended",
+        prepare: |stage, _| cases::claim_after_ended(stage, 1_000).boxed(),
     },
     Request {
         name: "release",

@@ -1,8 +1,17 @@
--- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, the time (µs) at
--- which its term started, its fence, the length and id of its client, and the in-flight entries of
--- its messages. `claim_ids` has the ids in byte order, for lists. A message that was returned with a
--- delay has a lease of its own, named by RETURNED and its entry.
-local CLAIM = '>I4I8I8I2c0'
+-- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, with a flag; the time (µs)
+-- at which its term started; its fence; the number of messages that it still holds; the length and id of
+-- its client; and the keys of the messages that it was given. `claim_ids` has the ids in byte order, for
+-- lists. A message that was returned with a delay has a lease of its own, named by RETURNED and its key.
+--
+-- Layout 3 has the in-flight entries of the messages instead of their number and keys, and no flag. There
+-- the lease of a returned message is named by RETURNED and its entry.
+local CLAIM = '>I4I8I8I4I2c0'
+local CLAIM_OF_LAYOUT_3 = '>I4I8I8I2c0'
+-- Flag in the ttl of a claim that has keys.
+local HAS_KEYS = 2147483648
+-- Where the number of messages that a claim still holds begins and ends.
+local HELD_FROM = 21
+local HELD_TO = 24
 local RETURNED = '~'
 -- A pop is a claim without a fence that is not listed, until its messages are deleted. A claim or pop that
 -- was ended early is one without messages for a while. So a command that creates it and arrives only later
@@ -12,29 +21,45 @@ local NO_FENCE = 0
 -- Both only grow, and survive a purge.
 local CLAIM_COUNTERS = '>I8I8'
 
--- Returns a claim's ttl, the time at which its term started, the entries that it was given or has
--- renewed, its fence and its client; nothing if the claim is not live.
-local function read_claim(id)
-  local claim = redis.call('HGET', call.claims, id)
-  if claim then
-    local ttl, since, fence, client, next_byte = struct.unpack(CLAIM, claim)
-    if fence > NO_FENCE or next_byte <= #claim then
-      return ttl, since, split(string.sub(claim, next_byte), IN_FLIGHT_BYTES), fence, client
-    end
+-- Returns the claim in a row: its ttl, the time `since` which its term runs, its fence, its client, the
+-- keys of the messages that it was given or has renewed, and the number of messages that it holds, if that
+-- is stored.
+local function unpack_claim(row)
+  local claim, next_byte = {ttl = struct.unpack('>I4', row)}, nil
+  if claim.ttl >= HAS_KEYS then
+    claim.ttl, claim.since, claim.fence, claim.held, claim.client, next_byte = struct.unpack(CLAIM, row)
+    claim.ttl = claim.ttl - HAS_KEYS
+    claim.keys = split(string.sub(row, next_byte), KEY_BYTES)
+  else
+    claim.ttl, claim.since, claim.fence, claim.client, next_byte = struct.unpack(CLAIM_OF_LAYOUT_3, row)
+    claim.keys = keys_of(split(string.sub(row, next_byte), IN_FLIGHT_BYTES))
   end
+  return claim
+end
+
+-- Returns a claim, or nothing if it is not live.
+local function read_claim(id)
+  local row = redis.call('HGET', call.claims, id)
+  local claim = row and unpack_claim(row)
+  return claim and (claim.fence > NO_FENCE or #claim.keys > 0) and claim or nil
 end
 
 -- Does the same for a check. Returns nothing for a claim that cannot be read, which the driver reports.
 local function read_claim_if_readable(id)
-  local is_readable, ttl, since, entries, fence = pcall(read_claim, id)
-  if is_readable then
-    return ttl, since, entries, fence
-  end
+  local is_readable, claim = pcall(read_claim, id)
+  return is_readable and claim or nil
 end
 
 local function store_claim(id, ttl, entries, fence, client)
-  local end_us = call.now + ttl * 1000000
-  redis.call('HSET', call.claims, id, struct.pack(CLAIM, ttl, call.now, fence, #client, client) .. table.concat(entries))
+  local end_us, joined, row = call.now + ttl * 1000000, table.concat(entries), nil
+  -- Layout 3 has entries of this length only.
+  if LAYOUT < 4 and #joined == #entries * IN_FLIGHT_BYTES then
+    row = struct.pack(CLAIM_OF_LAYOUT_3, ttl, call.now, fence, #client, client) .. joined
+  else
+    row = struct.pack(CLAIM, ttl + HAS_KEYS, call.now, fence, #entries, #client, client)
+      .. table.concat(keys_of(entries))
+  end
+  redis.call('HSET', call.claims, id, row)
   redis.call('ZADD', call.leases, decimal(end_us), id)
   schedule_due(end_us)
 end
@@ -44,22 +69,67 @@ local function store_ended(id)
   store_claim(id, UNLISTED_LEASE_S, {}, NO_FENCE, '')
 end
 
--- Returns the client of a live claim, and the size of the claim in bytes.
-local function client_of(id)
-  local claim = redis.call('HGET', call.claims, id)
-  local _, _, _, client = struct.unpack(CLAIM, claim)
-  return client, #claim
-end
-
--- Returns those of the entries that are still in flight unchanged.
-local function still_in_flight(entries)
-  local found = {}
-  for i, score in ipairs(query_in_chunks('ZMSCORE', call.in_flight, entries)) do
-    if score then
-      found[#found + 1] = entries[i]
+-- Returns the in-flight entries of the messages with these keys that claims with these ids still hold.
+local function entries_under(is_claim, keys)
+  local found, held = find_entries(keys, {call.in_flight}), {}
+  for _, key in ipairs(keys) do
+    if found[key] and is_claim[claim_in(found[key])] then
+      held[#held + 1] = found[key]
     end
   end
-  return found
+  return held
+end
+
+-- Returns the in-flight entries of the messages that a claim still holds.
+local function held_entries(id, claim)
+  return entries_under({[id] = true}, claim.keys)
+end
+
+-- Removes everything that is stored about claims, except that their messages are in flight.
+local function remove_claims(ids)
+  redis.call('ZREM', call.leases, unpack(ids))
+  redis.call('HDEL', call.claims, unpack(ids))
+  redis.call('ZREM', call.claim_ids, unpack(ids))
+end
+
+-- Returns the client of a claim, and the size of the claim in bytes.
+local function client_of(id)
+  local row = redis.call('HGET', call.claims, id)
+  return unpack_claim(row).client, #row
+end
+
+-- Returns the name of the lease of a message that was returned with a delay.
+local function own_lease_of(entry)
+  return RETURNED .. (#entry == IN_FLIGHT_BYTES and entry or key_of(entry))
+end
+
+-- Removes what claims and leases have stored about messages that leave them. A claim that holds no more
+-- messages ends.
+local function leave_leases(entries)
+  local left, own_leases = {}, {}
+  for _, entry in ipairs(entries) do
+    local id = claim_in(entry)
+    if id == NO_CLAIM then
+      own_leases[#own_leases + 1] = own_lease_of(entry)
+    else
+      left[id] = (left[id] or 0) + 1
+    end
+  end
+  if #own_leases > 0 then
+    call_in_chunks('ZREM', call.leases, own_leases)
+  end
+  for id, count in pairs(left) do
+    local row = redis.call('HGET', call.claims, id)
+    if row and struct.unpack('>I4', row) >= HAS_KEYS then
+      local held = struct.unpack('>I4', row, HELD_FROM) - count
+      if held > 0 then
+        local changed = string.sub(row, 1, HELD_FROM - 1) .. struct.pack('>I4', held) .. string.sub(row, HELD_TO + 1)
+        redis.call('HSET', call.claims, id, changed)
+      else
+        remove_claims({id})
+      end
+    end
+  end
 end
 
 -- Makes messages in flight available again at their old positions. `to_entry` makes their new
@@ -82,14 +152,12 @@ local function return_to_ready(entries, to_entry)
   notify(#entries, lowest)
 end
 
--- Returns the entry of a message whose claim was released or has expired.
-local function released_entry(entry)
-  return string.sub(entry, 1, DELIVERED_BYTES)
-end
-
--- Returns the entry that a message in flight had before its claim.
+-- Returns the entry that a message in flight had before its claim. One that was not delivered before has
+-- no first claim.
 local function entry_before_claim(entry)
-  return string.sub(entry, 1, FRESH_BYTES) .. delivery_before(entry)
+  local before = delivery_before(entry)
+  local first_claim = struct.unpack('>I4', before) % COUNT_LIMIT > 0 and first_claim_of(entry) or ''
+  return string.sub(entry, 1, FRESH_BYTES) .. before .. first_claim
 end
 
 -- Makes messages in flight available again in their state before their claim.

@@ -20,7 +20,7 @@ local function is_dead_letter(entry, policy)
     return false
   end
   local count = #entry > FRESH_BYTES and struct.unpack('>I4', entry, FRESH_BYTES + 1) or 0
-  return count < UNDELIVERED and count >= policy.deliveries_max
+  return count < UNDELIVERED and count % COUNT_LIMIT >= policy.deliveries_max
 end
 
 -- Moves available messages to the outbox: dead letters, or for a redrive the messages that go to

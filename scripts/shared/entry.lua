@@ -66,12 +66,23 @@ end
 -- Returns the claim id of an entry in flight: 16 zero bytes if the message was returned with a
 -- delay.
 local function claim_in(entry)
-  return string.sub(entry, DELIVERED_BYTES + 1, DELIVERED_BYTES + CLAIM_BYTES)
+  return string.sub(entry, -CLAIM_BYTES - DELIVERY_BYTES, -DELIVERY_BYTES - 1)
 end
 
 -- Returns the bytes of the delivery state that a message in flight had before its claim.
 local function delivery_before(entry)
-  return string.sub(entry, DELIVERED_BYTES + CLAIM_BYTES + 1)
+  return string.sub(entry, -DELIVERY_BYTES)
+end
+
+-- Returns the entry that a message in flight has when it is under no claim any more.
+local function released_entry(entry)
+  return string.sub(entry, 1, -CLAIM_BYTES - DELIVERY_BYTES - 1)
+end
+
+-- Returns the bytes of the time of the first claim: none if it is not known.
+local function first_claim_of(entry)
+  local last = #entry < IN_FLIGHT_BYTES and #entry or #entry - CLAIM_BYTES - DELIVERY_BYTES
+  return string.sub(entry, DELIVERED_BYTES + 1, last)
 end
 
 -- Returns arguments for ZADD: each entry after its rank as the score.

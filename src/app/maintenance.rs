@@ -53,6 +53,21 @@ pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync
     }
 }
 
+/// Gives the configured store the layout of this release. Returns whether it had another one.
+pub async fn upgrade(config: &Config) -> Result<bool, Error> {
+    let store = open_existing(config).await?;
+    tokio::select! {
+        biased;
+        reason = store.becomes_unusable() => Err(Error::Refused(reason)),
+        upgraded = async {
+            if leaves_out_pools(config, &*store).await? {
+                return Err(Error::Pools);
+            }
+            Ok(store.upgrade().await?)
+        } => upgraded,
+    }
+}
+
 /// The result of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migrated {

@@ -8,7 +8,7 @@ mod service;
 mod store;
 
 pub use self::error::Error;
-pub use self::maintenance::{Migrated, check, compact, migrate, rekey, restore};
+pub use self::maintenance::{Migrated, check, compact, migrate, rekey, restore, upgrade};
 pub use self::serve::{runtime, serve, server_limits};
 pub use self::service::{push, service};
 pub use self::store::schedule;

@@ -12,6 +12,7 @@ mod rekey;
 mod restore;
 mod serve;
 mod store;
+mod upgrade;
 
 use std::io;
 use std::process::ExitCode;
@@ -80,6 +81,13 @@ enum Command {
     /// its data. The exit code is 0 if the migration is complete, and 1 otherwise. It is 2 if an
     /// option is wrong, or if a store cannot be opened or used.
     Migrate(migrate::Options),
+    /// Gives a Redis the layout of this release
+    ///
+    /// Run it when all processes of the service have this release. Until then, they use the layout
+    /// of the release before, and refuse requests that need the new one. The exit code is 1 if a
+    /// process of an earlier release uses the store; nothing is changed then. It is 2 if an option
+    /// is wrong or the store cannot be opened. An embedded store is upgraded when it is opened.
+    Upgrade(store::Options),
     /// Measures throughput and latency of a service that speaks Zaqar v2
     Bench(Box<bench::Options>),
     #[command(flatten)]
@@ -142,6 +150,7 @@ pub fn run() -> ExitCode {
         Some(Command::Restore(options)) => restore::run(&options),
         Some(Command::Rekey(options)) => rekey::run(&options),
         Some(Command::Migrate(options)) => migrate::run(&options),
+        Some(Command::Upgrade(options)) => upgrade::run(&options),
         Some(Command::Bench(options)) => Ok(bench::run(&options)),
         Some(Command::Client(command)) => {
             warn_about_variables();

@@ -187,12 +187,12 @@ async fn the_cost_of_a_deletion_and_a_purge_does_not_depend_on_the_queue_size() 
 }
 
 #[tokio::test]
-async fn empty_claims_expire_in_batches() {
+async fn claims_that_end_together_are_returned_in_batches() {
     let stage = Stage::over_redis();
-    let claim = cases::claim_after_emptied(&stage, 300).await;
+    let claim = cases::claim_after_ended(&stage, 300).await;
 
     let work = work(&stage, claim).await;
 
     let calls: usize = work.scripts().map(|script| script.inner.len()).sum();
-    assert!(calls <= 300, "{calls} calls for 300 claims that were empty");
+    assert!(calls <= 300, "{calls} calls for 300 claims");
 }

@@ -60,7 +60,7 @@ async fn an_empty_cluster_gets_a_version_and_is_accepted_again() {
         let sukkal = Sukkal::start(&cluster.url());
         let created = sukkal.project("p").put("/v2/queues/q").send().await.unwrap();
         assert!(created.status().is_success());
-        assert_eq!(cluster.node_of(LAYOUT).command(&["GET", LAYOUT]).as_text(), "3");
+        assert_eq!(cluster.node_of(LAYOUT).command(&["GET", LAYOUT]).as_text(), "4");
     }
 }
 

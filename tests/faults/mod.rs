@@ -39,4 +39,5 @@ mod stalls;
 mod stop_in_outage;
 mod stored;
 mod unread_responses;
+mod upgrade;
 mod waiting;

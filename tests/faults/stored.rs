@@ -4,10 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use support::redis::{RedisServer, Reply};
 
-/// Length of a message's key, with which its entry begins; of an entry with a delivery state; of a
-/// claim id.
+/// Length of a message's key, with which its entry begins; of a delivery state; of a claim id.
 const KEY_BYTES: usize = 12;
-const DELIVERED_BYTES: usize = 37;
+const DELIVERY_BYTES: usize = 12;
 const CLAIM_BYTES: usize = 16;
 /// Ranks (µs) of one block of `expirations`.
 const BLOCK_US: u64 = 16_384;
@@ -120,8 +119,8 @@ impl Stored<'_> {
             assert!(blocks.contains(&*(rank / BLOCK_US).to_string()), "{queue}: a message lives for ever");
         }
         for entry in &in_flight {
-            let claim = &entry[DELIVERED_BYTES..DELIVERED_BYTES + CLAIM_BYTES];
-            let returned = [b"~", &entry[..]].concat();
+            let claim = &entry[entry.len() - DELIVERY_BYTES - CLAIM_BYTES..entry.len() - DELIVERY_BYTES];
+            let returned = [b"~", &entry[..KEY_BYTES]].concat();
             let is_claimed = leases.iter().any(|lease| lease == claim) && claims.contains_key(claim);
             assert!(is_claimed || leases.contains(&returned), "{queue}: a message is stuck");
         }

@@ -104,14 +104,15 @@ async fn use_claim(api: &Api, random: &mut Random, known: &mut Known, at: usize)
             answered(api.delete(claim), 204).await;
             known.claims.remove(at);
         }
-        2 if !messages.is_empty() => drop(answered(api.delete(&messages.remove(0)), 204).await),
-        kind if !messages.is_empty() => {
+        2 => drop(answered(api.delete(&messages.remove(0)), 204).await),
+        kind => {
             let id = id_of(&messages.remove(0)).to_owned();
             let delay = if kind == 3 { 600 } else { 0 };
             answered(api.delete(&format!("{claim}/messages/{id}?delay={delay}")), 204).await;
         }
-        _ => {}
     }
+    // A claim ends with the last message that it holds.
+    known.claims.retain(|(_, messages)| !messages.is_empty());
 }
 
 fn message(queue: &str, random: &mut Random) -> Value {

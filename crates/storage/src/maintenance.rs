@@ -71,6 +71,17 @@ pub trait Maintenance: Send + Sync {
         self.check().await
     }
 
+    /// Gives the store the layout that this release writes. Returns whether it had another one. A
+    /// store that one process uses has it since that process opened it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if processes of an earlier release use the store, because they would
+    /// damage data of this layout. Nothing is changed then.
+    async fn upgrade(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Begins a backup of the whole store as it is now.
     fn begin_backup(&self) -> Result<BackupStart, Error> {
         Ok(BackupStart::OtherTools)

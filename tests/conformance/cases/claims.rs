@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sukkal_domain::ClaimId;
+use sukkal_storage::ClaimOutcome;
 
 use super::expiry::assert_ends_between;
 use crate::conformance::support::subject::{LONG_S, Subject, client, fresh_project, ids_of, messages, queue_id};
@@ -202,7 +203,8 @@ pub(in crate::conformance) async fn a_renewal_can_shorten_a_claim(subject: &Subj
     subject.assert_available_and_claimed(&queue, &ids, &[]).await;
 }
 
-pub(in crate::conformance) async fn a_claim_shows_only_the_messages_that_it_still_holds(subject: &Subject) {
+/// Row 7.2-2.
+pub(in crate::conformance) async fn a_claim_ends_with_the_last_message_that_it_holds(subject: &Subject) {
     let queue = subject.queue("q").await;
     let ids = subject.post(&queue, &messages(LONG_S, 4)).await;
     let claim = subject.claim(&queue, 4, TTL_S).await;
@@ -210,14 +212,14 @@ pub(in crate::conformance) async fn a_claim_shows_only_the_messages_that_it_stil
     subject.delete_messages(&queue, &ids[1..3]).await;
     assert_eq!(subject.held_by(&queue, claim.id).await, Some(vec![ids[0], ids[3]]));
     subject.assert_available_and_claimed(&queue, &[], &[ids[0], ids[3]]).await;
-    subject.delete_messages(&queue, &ids).await;
+    subject.delete_with_claim(&queue, ids[0], Some(claim.id)).await;
+    let returned = subject.store().return_message(&queue, claim.id, ids[3], 0).await;
+    assert_eq!(returned, Ok(ClaimOutcome::Done));
 
-    assert_eq!(subject.held_by(&queue, claim.id).await, Some(Vec::new()));
-    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, Some(claim.fence));
-    subject.assert_available_and_claimed(&queue, &[], &[]).await;
-    subject.advance(&queue, OVER).await;
     assert_eq!(subject.get_claim(&queue, claim.id).await, None);
-    subject.assert_available_and_claimed(&queue, &[], &[]).await;
+    assert_eq!(subject.live_claims(&queue, 20).await, []);
+    assert_eq!(subject.renew(&queue, claim.id, TTL_S, 60).await, None);
+    subject.assert_available_and_claimed(&queue, &ids[3..], &[]).await;
 }
 
 pub(in crate::conformance) async fn a_claim_id_is_valid_only_in_its_own_queue_and_project(subject: &Subject) {

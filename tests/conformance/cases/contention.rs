@@ -62,12 +62,17 @@ async fn work(subject: Subject, queue: QueueId, holders: Holders, mut random: Ra
         let at = random.below(own.len());
         let (claim, ids) = &mut own[at];
         match random.below(if ending { 1 } else { 4 }) {
+            // The claim has ended with its last message.
+            _ if ids.is_empty() => {
+                assert_eq!(subject.held_by(&queue, *claim).await, None);
+                own.swap_remove(at);
+            }
             0 => {
                 remove_holders(&holders, ids);
                 subject.release(&queue, *claim).await;
                 own.swap_remove(at);
             }
-            1 if random.below(4) == 0 && !ids.is_empty() => {
+            1 if random.below(4) == 0 => {
                 let id = ids.remove(random.below(ids.len()));
                 assert_eq!(subject.delete_with_claim(&queue, id, Some(*claim)).await, DeleteOutcome::Done);
                 holders.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Holder::Deleted);

@@ -168,6 +168,7 @@ impl<'a> Run<'a> {
         let now_s = self.now_s;
         self.totals.expired += self.remove(|message| message.expires_s <= now_s);
         self.release_due();
+        self.end_emptied_claims();
     }
 
     /// Pauses the queue, which creates it if it does not exist.

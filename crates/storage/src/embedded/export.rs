@@ -143,7 +143,7 @@ impl<T: Table> View<T> {
         for claim in self.all_of(number, Part::Claim)? {
             let (id, row) = claim?;
             let id = ClaimId::from_bytes(id.try_into().map_err(|_| damaged("the id of a claim"))?);
-            let ClaimRow { ttl_s, since_us, end_us, fence, client, keys } = ClaimRow::decode(&row)?;
+            let ClaimRow { ttl_s, since_us, end_us, fence, client, keys, .. } = ClaimRow::decode(&row)?;
             let held = self.held_messages(number, Lease::Claim(id), &keys)?;
             let entries = held.iter().map(|located| located.entry).collect();
             collector.add(row.len(), Item::Claim { id, ttl_s, since_us, end_us, fence, client, entries })?;

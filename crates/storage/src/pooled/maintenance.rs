@@ -51,6 +51,23 @@ impl Maintenance for PooledStore {
         Ok(last)
     }
 
+    /// Checks all stores before it changes one: the same processes use all of them.
+    async fn upgrade(&self) -> Result<bool, Error> {
+        if let Some(name) = self.0.pools.all_unusable().keys().next() {
+            self.pool(name)?;
+        }
+        let pools = self.0.pools.all();
+        let must_change = try_join_all(pools.values().map(|pool| pool.redis.check_upgrade())).await?;
+        let mut is_upgraded = self.0.management.upgrade().await?;
+        for (pool, must_change) in pools.values().zip(must_change) {
+            if must_change {
+                pool.redis.set_layout().await?;
+                is_upgraded = true;
+            }
+        }
+        Ok(is_upgraded)
+    }
+
     async fn check(&self) -> Result<Check, Error> {
         let mut sum = Check::default();
         for store in self.stores() {

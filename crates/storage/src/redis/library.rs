@@ -13,6 +13,7 @@ use ahash::HashMap;
 use fred::bytes_utils::Str;
 use fred::types::scripts::Script as FredScript;
 
+use super::connection::Version;
 use super::keys::{MOVED, SIGNAL_CHANNEL};
 use super::script::{SCRIPTS, Script, lua};
 use super::shard_digits::SHARD_DIGITS;
@@ -20,7 +21,10 @@ use super::uri::Clock;
 use crate::catalogue::MOVE_LEASE_DURATION;
 use crate::deliveries::LOST_ATTEMPTS_DURATION;
 use crate::delivery_record::{ID_BYTES, PROGRESS_HEAD_BYTES};
-use crate::entry::{CLAIM_BYTES, DELIVERED_BYTES, END, FRESH_BYTES, IN_FLIGHT_BYTES, POSTER, SIZE, UNDELIVERED};
+use crate::entry::{
+    CLAIM_BYTES, COUNT_LIMIT, DELIVERED_BYTES, DELIVERY_BYTES, END, FIRST_CLAIM_BYTES, FRESH_BYTES, IN_FLIGHT_BYTES,
+    POSTER, SIZE, UNDELIVERED,
+};
 use crate::key::{KEY_BYTES, NONCE_BYTES, RANK_BYTES};
 use crate::record;
 use crate::subscription_changes::CHANGES_MAX;
@@ -32,7 +36,7 @@ use sukkal_domain::ATTEMPTS_KEPT;
 /// Maximum number of delayed messages that one script releases at a time.
 const RELEASED_MAX: usize = 250;
 
-/// The text of all functions that read one clock.
+/// The text of all functions that read one clock and write one layout.
 pub(super) struct Library {
     /// What `FUNCTION LOAD` gets.
     pub(super) text: String,
@@ -46,10 +50,11 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Returns the library whose functions read this clock.
-    pub(super) fn reading(clock: Clock) -> &'static Self {
-        static LIBRARIES: [OnceLock<Library>; 2] = [const { OnceLock::new() }; 2];
-        LIBRARIES[clock as usize].get_or_init(|| Self::of(&definitions(clock)))
+    /// Returns the library whose functions read this clock and write this layout.
+    pub(super) fn reading(clock: Clock, layout: Version) -> &'static Self {
+        static LIBRARIES: [[OnceLock<Library>; 2]; 2] = [const { [const { OnceLock::new() }; 2] }; 2];
+        let is_latest = usize::from(layout == Version::Four);
+        LIBRARIES[clock as usize][is_latest].get_or_init(|| Self::of(&definitions(clock, layout)))
     }
 
     fn of(definitions: &str) -> Self {
@@ -88,12 +93,12 @@ const CALL_REGISTERED: &str = "return registered[table.remove(ARGV)](KEYS, ARGV)
 
 /// Returns the Lua that registers all functions. Constants are replaced by their values, because
 /// Lua allows 200 local variables.
-fn definitions(clock: Clock) -> String {
+fn definitions(clock: Clock, layout: Version) -> String {
     let clock = match clock {
         Clock::Redis => lua!("shared/clock"),
         Clock::Movable => lua!("shared/clock_movable"),
     };
-    let constants_of_driver = constants();
+    let constants_of_driver = constants(layout);
     let shared: Vec<&str> = [constants_of_driver.as_str(), clock].into_iter().chain(SHARED).collect();
     let constants: HashMap<&str, &str> = shared.iter().flat_map(|text| text.lines()).filter_map(constant).collect();
     let scripts = SCRIPTS.iter().map(|script| definition(script, &constants));
@@ -144,9 +149,10 @@ fn constant(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns Lua definitions of the numbers and formats that scripts share with the driver.
-fn constants() -> String {
+fn constants(layout: Version) -> String {
     let mut lua = String::new();
     for (name, value) in [
+        ("LAYOUT", layout as usize),
         ("KEY_BYTES", KEY_BYTES),
         ("POSTER", POSTER),
         ("SIZE", SIZE),
@@ -155,7 +161,9 @@ fn constants() -> String {
         ("DELIVERED_BYTES", DELIVERED_BYTES),
         ("IN_FLIGHT_BYTES", IN_FLIGHT_BYTES),
         ("CLAIM_BYTES", CLAIM_BYTES),
+        ("DELIVERY_BYTES", DELIVERY_BYTES),
         ("UNDELIVERED", UNDELIVERED as usize),
+        ("COUNT_LIMIT", COUNT_LIMIT as usize),
         ("REPLY_BYTES_MAX", REPLY_BYTES_MAX),
         ("LISTED_MESSAGES_MAX", LISTED_MESSAGES_MAX),
         ("CHANGES_MAX", CHANGES_MAX),
@@ -189,9 +197,10 @@ fn constants() -> String {
         ("FRESH_COUNT_AND_TTL", "\\0".repeat(8)),
         // Claim count; ttl (s) or 0 for that of the record; end (s).
         ("DELIVERY_STATE", ">I4I4I4".to_owned()),
-        // Entry in flight: the first bytes of an entry, delivery state, claim id, delivery state
-        // before the claim.
-        ("CLAIMED_ENTRY", format!(">c{FRESH_BYTES}I4I4I4c{CLAIM_BYTES}c{}", DELIVERED_BYTES - FRESH_BYTES)),
+        // Entry in flight: the first bytes of an entry, delivery state, time of the first claim
+        // (ms) or nothing, claim id, delivery state before the claim.
+        ("CLAIMED_ENTRY", format!(">c{FRESH_BYTES}I4I4I4c0c{CLAIM_BYTES}c{DELIVERY_BYTES}")),
+        ("MILLISECONDS", format!(">I{FIRST_CLAIM_BYTES}")),
         // Number, delivery state, the first bytes of an entry, length of the queue's name.
         ("DEAD_LETTER", format!(">I8I4I4I4c{FRESH_BYTES}B")),
         // State; time of creation (µs), number of messages selected, moved and skipped, cursor,

@@ -36,6 +36,7 @@ mod subscriptions;
 mod summaries;
 mod tasks;
 mod tls;
+mod upgrade;
 mod uri;
 mod values;
 mod watch;
@@ -87,7 +88,7 @@ impl RedisStore {
 
     /// The same for a pool, whose queues have these waiters.
     pub(super) fn open_sharing(uri: &RedisUri, watchers: Watchers) -> Result<Self, TlsError> {
-        Self::with_layout(uri, watchers, layout_of(uri.clock))
+        Self::with_layout(uri, watchers, &layout_of(uri.clock))
     }
 
     /// The same for a store of another layout. An empty store gets that layout.

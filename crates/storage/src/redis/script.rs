@@ -80,7 +80,7 @@ scripts! {
     CLAIM_LIST = Reads "claim_list" [Queue InFlight Claims ClaimIds];
     CLAIM_RELEASE = Frees "claim_release" [Queue Ready InFlight Expirations Leases Claims ClaimIds Shards Due];
     CLAIM_RENEW = Frees "claim_renew" [Queue InFlight Leases Claims Due];
-    CLAIM_RETURN = Frees "claim_return" [Queue Ready InFlight Leases Claims Shards Due];
+    CLAIM_RETURN = Frees "claim_return" [Queue Ready InFlight Leases Claims ClaimIds Shards Due];
     DEAD_LETTER_DROP = Frees "dead_letter_drop" [Outbox];
     DEAD_LETTER_LIST = Reads "dead_letter_list" [Outbox];
     DEAD_LETTER_POST = Writes "dead_letter_post" [Queue Messages Ready Delayed Expirations Shards Received Moving
@@ -89,15 +89,18 @@ scripts! {
     DELIVERY_LEASE_END = Frees "delivery_lease_end" [Queue SubscriptionEnds Deliveries Due];
     DELIVERY_RETRIES = Reads "delivery_retries" [Queue SubscriptionEnds Retries RetryTimes];
     DELIVERY_SAVE = Frees "delivery_save" [Queue Delayed SubscriptionEnds Deliveries Retries RetryTimes];
-    MESSAGE_DELETE = Frees "message_delete" [Queue Messages Ready InFlight Delayed Expirations Claims Shards];
-    MESSAGE_DELETE_MANY = Frees "message_delete_many" [Queue Messages Ready InFlight Delayed Expirations Shards];
+    MESSAGE_DELETE = Frees "message_delete"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
+    MESSAGE_DELETE_MANY = Frees "message_delete_many"
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
     MESSAGE_GET = Reads "message_get" [Queue Ready InFlight Delayed];
     MESSAGE_LIST = Reads "message_list" [Queue Ready InFlight Delayed Shards];
     MESSAGE_PEEK = Reads "message_peek" [Queue Ready InFlight Delayed Leases Claims];
     MESSAGE_POP = Frees "message_pop" [Queue Messages Ready InFlight Delayed Expirations Leases Claims Outbox Shards Due];
     MESSAGE_POST = Writes "message_post"
         [Queue Messages Ready Delayed Expirations Shards Tenants Idempotency IdempotencyExpirations Due];
-    MESSAGE_RESTORE = Frees "message_restore" [Queue Ready InFlight Expirations Claims Shards Due];
+    MESSAGE_RESTORE = Frees "message_restore"
+        [Queue Ready InFlight Expirations Leases Claims ClaimIds Shards Due];
     MOVE_STATE = Reads "move_state" [Queue Moving];
     MOVE_WRITE = Writes "move_write" [Moving];
     MOVE_BEGIN = Writes "move_begin" [Queue Outbox Tombstone Due Moving];

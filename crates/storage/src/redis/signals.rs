@@ -20,7 +20,7 @@ use tracing::debug;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::connection::Connection;
+use super::connection::{Connection, Version};
 use super::keys::{self, SIGNAL_CHANNEL};
 use crate::DeliverySignal;
 use crate::deliveries::{DELIVERY_LEASE_DURATION, SIGNALS_MAX};
@@ -30,6 +30,9 @@ use sukkal_domain::QueueId;
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after its last heartbeat for which a process counts as live.
 const HEARTBEAT_LIFETIME: Duration = Duration::from_secs(3);
+/// Begins what a process publishes after its heartbeats while the store has an earlier layout.
+/// Processes of earlier releases ignore it.
+const UPGRADED: &str = "layout-4 ";
 /// Names the visit of due queues where processes compute which of them is chosen. No hash tag is
 /// empty.
 const VISIT: &str = "";
@@ -44,13 +47,27 @@ struct SharedSignals {
     /// Id of this process.
     id: Uuid,
     sender: broadcast::Sender<DeliverySignal>,
-    /// Other processes, with the time of the last heartbeat of each.
-    peers: Mutex<HashMap<Uuid, Instant>>,
+    /// Other processes.
+    peers: Mutex<HashMap<Uuid, Peer>>,
     /// The holders that took the delivery lease of a queue through this store and have not ended
     /// it.
     holders: Mutex<HashMap<QueueId, Uuid>>,
     start: Once,
     connection: Mutex<Connected>,
+}
+
+/// What this process knows of another one.
+struct Peer {
+    /// When its last heartbeat was received.
+    heard: Instant,
+    /// Whether it can use the layout of this release.
+    is_upgraded: bool,
+}
+
+impl Peer {
+    fn is_live(&self) -> bool {
+        self.heard.elapsed() <= HEARTBEAT_LIFETIME
+    }
 }
 
 /// What this process knows of its connection to the store and of lost processes.
@@ -157,12 +174,25 @@ impl Signals {
     fn note_heartbeat(&self, heartbeat: &[u8], database: u8) {
         let text = str::from_utf8(heartbeat).unwrap_or_default();
         let Some((its_database, id)) = text.split_once(SEPARATOR) else { return };
+        if let Some(id) = text.strip_prefix(UPGRADED).and_then(|id| id.parse::<Uuid>().ok()) {
+            self.0.peers.lock().entry(id).and_modify(|peer| peer.is_upgraded = true);
+            return;
+        }
         let Ok(id) = id.parse::<Uuid>() else { return };
         if id == self.0.id {
             self.note_own_heartbeat();
         } else if its_database.parse() == Ok(database) {
-            self.0.peers.lock().insert(id, Instant::now());
+            let (mut peers, heard) = (self.0.peers.lock(), Instant::now());
+            peers.entry(id).or_insert(Peer { heard, is_upgraded: false }).heard = heard;
         }
+    }
+
+    /// Returns the number of live processes that cannot use the layout of this release; `None` if
+    /// this process does not receive its own heartbeats.
+    pub(super) fn processes_of_earlier_releases(&self) -> Option<usize> {
+        let peers = self.0.peers.lock();
+        let earlier = peers.values().filter(|peer| peer.is_live() && !peer.is_upgraded).count();
+        (self.0.connection.lock().heard_at.elapsed() <= HEARTBEAT_LIFETIME).then_some(earlier)
     }
 
     fn note_own_heartbeat(&self) {
@@ -178,10 +208,9 @@ impl Signals {
     /// visited.
     fn forget_lost(&self) -> Option<Duration> {
         let mut lost_at = None;
-        self.0.peers.lock().retain(|_, heard| {
-            let is_live = heard.elapsed() <= HEARTBEAT_LIFETIME;
-            lost_at = lost_at.max(Some(*heard).filter(|_| !is_live));
-            is_live
+        self.0.peers.lock().retain(|_, peer| {
+            lost_at = lost_at.max(Some(peer.heard).filter(|_| !peer.is_live()));
+            peer.is_live()
         });
         let mut connection = self.0.connection.lock();
         if let Some(lost_at) = lost_at {
@@ -197,8 +226,7 @@ impl Signals {
         let weight = |id: &Uuid| (xxh3_64(&[id.as_bytes(), tag.as_bytes()].concat()), *id);
         let own = weight(&self.0.id);
         let peers = self.0.peers.lock();
-        let mut live = peers.iter().filter(|(_, heard)| heard.elapsed() <= HEARTBEAT_LIFETIME);
-        live.all(|(id, _)| weight(id) < own)
+        peers.iter().filter(|(_, peer)| peer.is_live()).all(|(id, _)| weight(id) < own)
     }
 
     /// Returns whether the due queues are to be visited now, once.
@@ -209,8 +237,13 @@ impl Signals {
     /// Publishes a heartbeat of this process again and again, and notices the loss of other ones.
     async fn send_heartbeats(self, connection: Connection, visit: impl Fn() + Send) {
         let heartbeat = format!("{SEPARATOR}{}{SEPARATOR}{}", connection.servers.database(), self.0.id);
+        let upgraded = format!("{SEPARATOR}{UPGRADED}{}", self.0.id);
         loop {
-            if let Err(error) = connection.publish(SIGNAL_CHANNEL, &heartbeat).await {
+            let mut outcome = connection.publish(SIGNAL_CHANNEL, &heartbeat).await;
+            if matches!(connection.layout_version().await, Ok(Version::Three)) {
+                outcome = outcome.and(connection.publish(SIGNAL_CHANNEL, &upgraded).await);
+            }
+            if let Err(error) = outcome {
                 debug!(%error, "cannot tell the other processes that this one is live");
             }
             let visit_after = self.forget_lost();

@@ -8,6 +8,7 @@ use crate::embedded::check::findings::Findings;
 use crate::embedded::check::shards::ShardTotals;
 use crate::embedded::engine::error::damaged;
 use crate::embedded::engine::tables::Table;
+use crate::embedded::rows::claim::ClaimRow;
 use crate::embedded::rows::keys::{self, Key, Part};
 use crate::embedded::rows::lease::Lease;
 use crate::embedded::rows::located::{Located, Merged, SETS};
@@ -18,7 +19,7 @@ use crate::entry::SizeClass;
 use crate::key::{id_of, rank_of};
 use crate::task_record::TaskRecord;
 use crate::{Error, record};
-use sukkal_domain::{MessageId, Order, QueueId, TaskState};
+use sukkal_domain::{ClaimId, MessageId, Order, QueueId, TaskState};
 
 impl<T: Table> View<T> {
     pub(crate) fn check_queue(
@@ -145,7 +146,15 @@ impl<T: Table> View<T> {
             }
         }
         for entry in self.all_of(number, Part::Claim)? {
-            findings.expect(lease_ends.contains_key(&entry?.0), "a claim has no lease");
+            let (id, row) = entry?;
+            findings.expect(lease_ends.contains_key(&id), "a claim has no lease");
+            let (id, row) = (id.try_into().map_err(|_| damaged("the id of a claim"))?, ClaimRow::decode(&row)?);
+            let id = ClaimId::from_bytes(id);
+            let held = self.held_messages(number, Lease::Claim(id), &row.keys)?.len();
+            findings.expect(
+                row.held.is_none_or(|recorded| recorded as usize == held),
+                format_args!("claim {id} holds another number of messages than is recorded"),
+            );
         }
         for located in self.entries(number, Part::InFlight, 0)? {
             if let Some(lease) = located?.lease() {

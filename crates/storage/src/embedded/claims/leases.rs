@@ -86,8 +86,9 @@ impl WriteTransaction<'_> {
         // The message counts as claimed before, although it was not delivered: its pick-up delay
         // was recorded.
         let never_claimed = Entry { delivery: None, ..located.entry }.delivery_state();
-        let delivery = Some(located.entry.before.unwrap_or(never_claimed));
-        let entry = Entry { claim: None, delivery, before: None, ..located.entry };
+        let before = located.entry.before.unwrap_or(never_claimed);
+        let first_claim_ms = located.entry.first_claim_ms.filter(|_| before.count > 0);
+        let entry = Entry { claim: None, delivery: Some(before), first_claim_ms, before: None, ..located.entry };
         self.move_expiration(number, &entry.key, located.entry.current_end_s(), entry.current_end_s())?;
         self.move_to(number, located, &Located { set: Part::Ready, entry, ..*located })
     }
@@ -105,6 +106,25 @@ impl WriteTransaction<'_> {
         self.put_entry(number, &Located { entry, ..*located })?;
         self.notify(number, 0);
         self.put_lease(number, returned_until_us, Lease::Returned(*located.key()))
+    }
+
+    /// Removes what a lease has stored about a message that leaves it. A claim that holds no more
+    /// messages ends.
+    pub(crate) fn leave_lease(&mut self, number: u64, located: &Located) -> Result<(), Error> {
+        let Some(id) = located.entry.claim else {
+            let lease = Lease::Returned(*located.key());
+            return self.remove_key(&lease_key(number, located.entry.returned_until_us, lease)).map(drop);
+        };
+        let Some(row) = self.view.claim(number, id)? else { return Ok(()) };
+        let key = keys::content(number, Part::Claim, id.as_bytes());
+        match row.held {
+            None => Ok(()),
+            Some(..=1) => {
+                self.remove_key(&lease_key(number, row.end_us, Lease::Claim(id)))?;
+                self.remove_key(&key).map(drop)
+            }
+            Some(held) => self.put(&key, &ClaimRow { held: Some(held - 1), ..row }.encode()),
+        }
     }
 
     /// Ends a lease, and makes the messages that it still holds available. Returns their number.

@@ -34,7 +34,10 @@ impl<T: Table> View<T> {
             if counted > LISTED_MESSAGES_MAX && !claims.is_empty() {
                 break;
             }
-            let message_count = self.held_messages(number, Lease::Claim(id), &row.keys)?.len() as u64;
+            let message_count = match row.held {
+                Some(held) => held.into(),
+                None => self.held_messages(number, Lease::Claim(id), &row.keys)?.len() as u64,
+            };
             let age_s = now_us.saturating_sub(row.since_us) / 1_000_000;
             let ClaimRow { client, ttl_s, fence, .. } = row;
             claims.push(ClaimSummary { id, client, ttl_s, age_s, fence, message_count });

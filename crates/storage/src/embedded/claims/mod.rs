@@ -9,7 +9,7 @@ use crate::embedded::rows::lease::{Lease, lease_key};
 use crate::embedded::rows::located::Located;
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::transaction::read::show;
-use crate::entry::{Delivery, Entry, UNDELIVERED};
+use crate::entry::{COUNT_LIMIT, Delivery, Entry};
 use crate::key::key_of;
 use crate::{ClaimOutcome, ClaimStore, Error};
 use sukkal_domain::{Claim, ClaimId, ClaimSummary, Fence, MessageId, NewClaim, QueueId, Taken, Term};
@@ -29,14 +29,13 @@ impl ClaimStore for EmbeddedStore {
             if available.is_empty() {
                 return Ok(Taken::Nothing);
             }
-            // Deliveries are counted only where their number is limited.
-            let count = u32::from(row.policy.dead_letters.is_some());
             let mut messages = Vec::with_capacity(available.len());
             for found in &available {
                 let before = found.located.entry;
-                let mut entry = Entry { claim: Some(id), before: before.delivery, ..before };
+                let first_claim_ms = before.first_claim_ms.or(Some(now_us / 1_000));
+                let mut entry = Entry { claim: Some(id), first_claim_ms, before: before.delivery, ..before };
                 let delivery = before.delivery_state();
-                let count = delivery.count.saturating_add(count).min(UNDELIVERED - 1);
+                let count = (delivery.count + 1).min(COUNT_LIMIT - 1);
                 entry.delivery = Some(Delivery { count, is_undelivered: false, ..delivery });
                 let entry = store.prolong(row.number, entry, new.term, now_us)?;
                 let claimed = Located { set: Part::InFlight, entry, ..found.located };
@@ -114,6 +113,7 @@ impl ClaimStore for EmbeddedStore {
             // coincidence.
             let held = store.view.held_messages(queue_row.number, Lease::Claim(claim), key.as_slice())?;
             let Some(located) = held.first() else { return Ok(ClaimOutcome::NotHeld) };
+            store.leave_lease(queue_row.number, located)?;
             match delay_s {
                 0 => store.make_available(queue_row.number, located)?,
                 delay_s => store.return_with_delay(queue_row.number, located, delay_s, now_us)?,

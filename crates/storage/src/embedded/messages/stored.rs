@@ -56,6 +56,9 @@ impl WriteTransaction<'_> {
     /// Removes a message with all its rows but its expiration.
     pub(crate) fn remove_except_expiration(&mut self, number: u64, located: &Located) -> Result<(), Error> {
         self.remove_key(&keys::message(number, located.set, located.key()))?;
+        if located.set == Part::InFlight {
+            self.leave_lease(number, located)?;
+        }
         self.leave_shard(number, located)?;
         if !self.remove_key(&keys::message(number, Part::Message, located.key()))? {
             return Err(damaged("a message"));

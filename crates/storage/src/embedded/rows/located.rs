@@ -11,7 +11,7 @@ use crate::embedded::engine::error::damaged;
 use crate::embedded::engine::tables::Slice;
 use crate::embedded::rows::keys::{self, Key, Part};
 use crate::embedded::rows::lease::Lease;
-use crate::entry::{Entry, FRESH_BYTES};
+use crate::entry::Entry;
 use crate::key::KEY_BYTES;
 use sukkal_domain::{Message, Order};
 
@@ -63,8 +63,8 @@ impl Located {
     }
 
     pub(crate) fn decode(key: &Key, set: Part, bytes: &[u8]) -> Result<Self, Error> {
-        // The lengths of entries differ by multiples of four, so two extra bytes are a shard.
-        let has_shard = (bytes.len() + KEY_BYTES) % 4 != FRESH_BYTES % 4;
+        // No two lengths of entries differ by the two bytes of a shard.
+        let has_shard = !Entry::has_length(KEY_BYTES + bytes.len());
         let (entry, shard) = match bytes.split_last_chunk() {
             Some((entry, shard)) if has_shard => (entry, Some(u16::from_be_bytes(*shard))),
             _ => (bytes, None),

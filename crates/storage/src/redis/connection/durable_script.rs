@@ -56,7 +56,7 @@ impl Connection {
         project: &ProjectId,
         (level, wait_max): (Durability, Duration),
     ) -> Result<Receipt, Error> {
-        self.require_layout(script.name).await?;
+        let library = self.library(script.name).await?;
         let slot = keys.first().map_or(0, |key| self.servers.slot(key));
         if self.servers.disconnected_for(slot) > RETRY_TIMEOUT {
             self.servers.refresh_soon();
@@ -66,7 +66,6 @@ impl Connection {
             debug!(reason, %level, "a post has not reached its durability");
             Error::NotDurable { level, reason }
         };
-        let library = self.library;
         let (mark, function) = (keys::receipt(slot), library.function(script, false));
         let (deadline, mut may_have_run) = (Instant::now() + wait_max, false);
         loop {

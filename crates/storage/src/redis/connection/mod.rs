@@ -32,7 +32,7 @@ use fred::types::{ClusterHash, CustomCommand, Key, Value};
 use tokio::time::{Instant, sleep};
 
 pub(super) use self::failure::error_from_reply;
-pub(super) use self::layout::{layout_of, migrating_layout};
+pub(super) use self::layout::{Version, layout_of, migrating_layout};
 pub(super) use self::receipt_connection::REPLY_DELAY_MAX;
 pub(super) use self::receipts::Receipt;
 pub(super) use self::servers::Servers;
@@ -66,7 +66,6 @@ pub(super) struct Connection {
     layout: Layout,
     /// The clock that functions read.
     pub(super) clock: Clock,
-    library: &'static Library,
     /// Whether scripts fail with [`Error::NoQueue`] on queues that do not exist.
     pub(super) requires_queues: bool,
     /// Messages that this process has processed.
@@ -96,14 +95,7 @@ impl Connection {
     /// Uses these servers, if they have this layout or are empty.
     pub(super) fn new(servers: Servers, clock: Clock, layout: &str) -> Self {
         let layout = Layout::expecting(layout);
-        let this = Self {
-            servers,
-            layout,
-            clock,
-            library: Library::reading(clock),
-            requires_queues: false,
-            processed: Arc::default(),
-        };
+        let this = Self { servers, layout, clock, requires_queues: false, processed: Arc::default() };
         this.servers.spawn(this.clone().verify_layout());
         this.servers.spawn(this.clone().warn_about_losses());
         this
@@ -119,6 +111,19 @@ impl Connection {
     /// support.
     pub(super) async fn unsupported_layout(&self) -> String {
         self.layout.unsupported().await
+    }
+
+    /// Returns the layout of the store, when it is known.
+    pub(super) async fn layout_version(&self) -> Result<Version, Error> {
+        self.require_layout("upgrade").await
+    }
+
+    /// Gives the store the layout of this release. The other processes notice it soon.
+    pub(super) async fn upgrade_layout(&self) -> Result<(), Error> {
+        let layout = self.layout.expected();
+        self.command("SET", keys::LAYOUT, &[layout, "XX"]).await?;
+        self.layout.set_version(Some(layout));
+        Ok(())
     }
 
     /// Returns the admission that bounds the operations on a key.
@@ -203,12 +208,12 @@ impl Connection {
         let absent = self.servers.are_clustered().then(|| keys::absent(slot));
         let keys: Vec<Key> = keys.into_iter().chain(absent).map(Key::from).collect();
         let args: Vec<Value> = args.into_iter().map(Value::from).collect();
-        let (library, function) = (self.library, self.library.function(script, self.requires_queues));
+        let library = self.library(script.name).await?;
+        let function = library.function(script, self.requires_queues);
         let attempt = |client, server: Arc<Server>| {
             let (keys, args) = (keys.clone(), args.clone());
             async move { server.functions.call(library, client, function.clone(), keys, args).await }
         };
-        self.require_layout(script.name).await?;
         self.retry(script.name, slot, attempt).await
     }
 
@@ -308,10 +313,15 @@ impl Connection {
         self.servers.slot_with_full_disk().is_some()
     }
 
-    /// Waits until the store is known to have the supported layout.
-    async fn require_layout(&self, what: &str) -> Result<(), Error> {
-        if self.layout.is_supported() {
-            return Ok(());
+    /// Returns the functions for the layout of the store.
+    async fn library(&self, what: &str) -> Result<&'static Library, Error> {
+        Ok(Library::reading(self.clock, self.require_layout(what).await?))
+    }
+
+    /// Waits until the store is known to have a supported layout, and returns its version.
+    async fn require_layout(&self, what: &str) -> Result<Version, Error> {
+        if let Some(version) = self.layout.version() {
+            return Ok(version);
         }
         let slot = self.servers.slot(keys::LAYOUT);
         let wait_max = RETRY_TIMEOUT.saturating_sub(self.servers.disconnected_for(slot));

@@ -8,13 +8,15 @@ use tokio::time::{sleep, timeout};
 use tracing::{error, warn};
 
 use super::Connection;
-use super::layout::KEY_OF_LAYOUT_1;
+use super::layout::{KEY_OF_LAYOUT_1, Version};
 use crate::Error;
 use crate::redis::keys;
 
 const PAUSE_BETWEEN_LAYOUT_READS: Duration = Duration::from_millis(100);
 /// Pause between two reads of the layout if it was supported before the connection was lost.
 const PAUSE_BETWEEN_LAYOUT_CHECKS: Duration = Duration::from_secs(1);
+/// Time between two reads of the layout while the store may be upgraded.
+const UPGRADE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The oldest version of Redis that has functions.
 const OLDEST_MAJOR_VERSION: u64 = 7;
 const PAUSE_BETWEEN_INFO_ATTEMPTS: Duration = Duration::from_secs(5);
@@ -22,7 +24,8 @@ const PAUSE_BETWEEN_INFO_ATTEMPTS: Duration = Duration::from_secs(5);
 const KEYS_PER_SCAN: &str = "1000";
 
 impl Connection {
-    /// Reads the layout of the store now and after each connection.
+    /// Reads the layout of the store now, after each connection, and at intervals while it may be
+    /// upgraded.
     pub(super) async fn verify_layout(self) {
         let mut changes = self.servers.changes();
         loop {
@@ -30,11 +33,18 @@ impl Connection {
             match self.read_layout().await {
                 Ok(version) => {
                     self.layout.set_version(version.as_deref());
-                    if changes.changed().await.is_err() {
+                    let reconnection = changes.changed();
+                    let is_over = match self.layout.version() {
+                        Some(Version::Three) => {
+                            timeout(UPGRADE_CHECK_INTERVAL, reconnection).await.is_ok_and(|outcome| outcome.is_err())
+                        }
+                        _ => reconnection.await.is_err(),
+                    };
+                    if is_over {
                         return;
                     }
                 }
-                Err(_away) if self.layout.is_supported() => sleep(PAUSE_BETWEEN_LAYOUT_CHECKS).await,
+                Err(_away) if self.layout.version().is_some() => sleep(PAUSE_BETWEEN_LAYOUT_CHECKS).await,
                 Err(error) => {
                     let reason = error.reason();
                     // Problems of the server itself have already been logged.
@@ -66,7 +76,7 @@ impl Connection {
         // anything else.
         let is_layout_1 = self.command_unchecked("EXISTS", KEY_OF_LAYOUT_1, []).await?.number()? > 0;
         // A migration that has lost its mark writes it again, so that it can be repeated.
-        let is_new_target = self.layout.is_migrating() && !self.layout.is_supported();
+        let is_new_target = self.layout.is_migrating() && self.layout.version().is_none();
         let is_refused = is_layout_1 || is_new_target && self.has_keys().await?;
         let version = self.command_unchecked("GET", keys::LAYOUT, []).await?.text_or_nil()?;
         if version.is_some() || is_refused {

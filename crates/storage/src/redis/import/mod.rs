@@ -110,7 +110,7 @@ impl RedisImport {
     }
 
     /// Returns the layout of the store when the migration is complete.
-    fn completed_layout(&self) -> &'static str {
+    fn completed_layout(&self) -> String {
         layout_of(self.store.connection.clock)
     }
 
@@ -165,7 +165,7 @@ impl RedisImport {
 #[async_trait]
 impl MigrationTarget for RedisImport {
     async fn is_complete(&self) -> Result<bool, Error> {
-        Ok(self.layout().await?.as_deref() == Some(self.completed_layout()) && self.has_id().await?)
+        Ok(self.layout().await?.is_some_and(|layout| layout == self.completed_layout()) && self.has_id().await?)
     }
 
     async fn begin(&mut self) -> Result<(), Error> {

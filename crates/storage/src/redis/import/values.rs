@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::{BufMut, Bytes};
 
 use crate::delivery_record::{SubscriptionHead, decode_subscription, retry_entry_of_record};
-use crate::entry::{Delivery, Entry};
+use crate::entry::{Delivery, Entry, IN_FLIGHT_BYTES};
 use crate::key::rank_of;
 use crate::migration::{Chunk, Fairness, Item, MessageSet, QueueParts};
 use crate::redis::keys::{self, KeyName, QueueKeys};
@@ -26,6 +26,8 @@ const IN_FLIGHT: u64 = 3;
 const SET_DIGIT: u64 = 10_000;
 /// Position of the messages without a shard, after which the first shard is served.
 const UNSHARDED: u16 = 1_024;
+/// Flag in the ttl of a claim that has the keys of its messages: see `scripts/shared/claims.lua`.
+const CLAIM_HAS_KEYS: u32 = 1 << 31;
 /// First byte of the lease of a message that was returned with a delay.
 const RETURNED: u8 = b'~';
 /// A time that has passed, so that the next operation applies due changes and finds the next time.
@@ -121,12 +123,13 @@ impl QueueValues<'_> {
             Item::Claim { id, ttl_s, since_us, end_us, fence, client, entries } => {
                 let id = Bytes::copy_from_slice(id.as_bytes());
                 let mut claim = Vec::new();
-                claim.put_u32(ttl_s);
+                claim.put_u32(ttl_s | CLAIM_HAS_KEYS);
                 claim.put_u64(since_us);
                 claim.put_u64(fence.0);
+                claim.put_u32(u32::try_from(entries.len()).expect("a claim has at most thousands of messages"));
                 claim.put_u16(u16::try_from(client.as_str().len()).expect("a header with the id has at most 64 KiB"));
                 claim.put_slice(client.as_str().as_bytes());
-                claim.extend(entries.into_iter().flat_map(|entry| in_flight(entry).encode(true)));
+                claim.extend(entries.iter().flat_map(|entry| entry.key));
                 self.hash(KeyName::Claims, id.clone(), claim);
                 self.sorted(KeyName::ClaimIds, id.clone(), 0);
                 self.sorted(KeyName::Leases, id, end_us);
@@ -239,7 +242,8 @@ impl QueueValues<'_> {
         };
         let encoded = if set == MessageSet::InFlight { in_flight(entry).encode(true) } else { entry.encode(false) };
         if set == MessageSet::InFlight && entry.claim.is_none() {
-            self.sorted(KeyName::Leases, [&[RETURNED], &encoded[..]].concat(), entry.returned_until_us);
+            let name = if encoded.len() == IN_FLIGHT_BYTES { &encoded } else { &entry.key[..] };
+            self.sorted(KeyName::Leases, [&[RETURNED], name].concat(), entry.returned_until_us);
         }
         self.sorted(name, encoded, rank);
         if let Some(shard) = shard {

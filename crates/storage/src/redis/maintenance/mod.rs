@@ -49,6 +49,14 @@ impl Maintenance for RedisStore {
         self.check_all(true).await
     }
 
+    async fn upgrade(&self) -> Result<bool, Error> {
+        let must_change = self.check_upgrade().await?;
+        if must_change {
+            self.set_layout().await?;
+        }
+        Ok(must_change)
+    }
+
     async fn maintain(&self, schedule: &Schedule) -> Result<u64, Error> {
         // Boxed, because it is large and runs seldom.
         Box::pin(self.run_janitor(schedule)).await

@@ -6,6 +6,7 @@ use fred::types::Value;
 
 use crate::delivery_record::{check_attempt, check_retry, decode_progress};
 use crate::entry::IN_FLIGHT_BYTES;
+use crate::key::KEY_BYTES;
 use crate::key::id_of;
 use crate::moved_messages::OutgoingMessage;
 use crate::policy::QueuePolicy;
@@ -24,6 +25,8 @@ const OUTBOX_PER_STEP: usize = 20;
 
 /// Size in bytes of the ttl, the start and the fence of a claim.
 const CLAIM_NUMBERS_BYTES: usize = 20;
+/// Flag in the first byte of a claim that has the number and the keys of its messages.
+const CLAIM_HAS_KEYS: u8 = 1 << 7;
 
 /// Reads a record of a queue by its name, and drops it.
 type Reader = fn(&QueueId, &[u8], &Bytes) -> Result<(), Error>;
@@ -168,9 +171,12 @@ impl RedisStore {
 /// Reads a claim, or a pop: see `scripts/shared/claims.lua`.
 fn check_claim(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
     let read = || {
-        let (client_bytes, rest) = record.get(CLAIM_NUMBERS_BYTES..)?.split_first_chunk()?;
-        let (client, entries) = rest.split_at_checked(u16::from_be_bytes(*client_bytes).into())?;
-        let is_readable = str::from_utf8(client).is_ok() && entries.len().is_multiple_of(IN_FLIGHT_BYTES);
+        let has_keys = record.first()? & CLAIM_HAS_KEYS != 0;
+        let (numbers_bytes, message_bytes) =
+            if has_keys { (CLAIM_NUMBERS_BYTES + 4, KEY_BYTES) } else { (CLAIM_NUMBERS_BYTES, IN_FLIGHT_BYTES) };
+        let (client_bytes, rest) = record.get(numbers_bytes..)?.split_first_chunk()?;
+        let (client, messages) = rest.split_at_checked(u16::from_be_bytes(*client_bytes).into())?;
+        let is_readable = str::from_utf8(client).is_ok() && messages.len().is_multiple_of(message_bytes);
         is_readable.then_some(())
     };
     let id = id.try_into().map_or_else(|_| "without id".to_owned(), |id| ClaimId::from_bytes(id).to_string());
