@@ -3,6 +3,7 @@
 
 mod damage;
 mod disk;
+mod format;
 mod full;
 mod kill;
 mod power_cut;

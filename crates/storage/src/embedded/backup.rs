@@ -18,7 +18,7 @@ use crate::embedded::engine::error::OpenError;
 use crate::embedded::engine::file::{FILE, Verification, create_new, make_folder, open, open_file};
 use crate::embedded::engine::inline;
 use crate::embedded::engine::records::SharedRecords;
-use crate::embedded::engine::tables::{Slice, TABLES};
+use crate::embedded::engine::tables::{FORMAT_BEFORE, Slice, TABLES};
 
 const TITLE: &[u8; 16] = b"sukkal backup 1\n";
 /// The number of the end. The tables have the numbers from 1 on, in the order of [`TABLES`].
@@ -170,9 +170,12 @@ fn restore_to(mut records: Records<impl Read>, file: &Path) -> Result<u64, Resto
         opened.disk.write_back()?;
     }
     drop(opened);
-    // Another release may have made the backup.
-    drop(open()?);
-    Ok(count)
+    // Another release may have made the backup. A file of the release before is upgraded when the
+    // store is opened.
+    match open() {
+        Err(OpenError::Format { found, .. }) if found == FORMAT_BEFORE.to_string() => Ok(count),
+        opened => Ok(opened.map(|_| count)?),
+    }
 }
 
 /// The records of a backup.

@@ -1,6 +1,6 @@
 //! Opens the file of a store, or another disk, and checks its format.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::Error;
 use crate::embedded::engine::allocated_file::AllocatedFile;
 use crate::embedded::engine::disk::{Disk, DiskHandle, FreeSpace};
 use crate::embedded::engine::error::{OpenError, damaged};
-use crate::embedded::engine::tables::{CONTENTS, FORMAT, FORMAT_VERSION, REGISTRY};
+use crate::embedded::engine::tables::{CONTENTS, FORMAT, FORMAT_BEFORE, FORMAT_VERSION, REGISTRY};
 
 /// Name of the file in a store's folder.
 pub(crate) const FILE: &str = "sukkal.redb";
@@ -71,7 +71,45 @@ pub(crate) fn add_line(path: &Path, line: &str) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Opens a file with `open`. If it has the format of the release before, copies it and gives it
+/// the current format first. With the copy, that release can go on where it was.
+pub(crate) fn upgrading<T>(path: &Path, open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    match open() {
+        Err(OpenError::Format { found, .. }) if found == FORMAT_BEFORE.to_string() => {
+            let place = path.display().to_string();
+            let copy = path.with_file_name(format!("{FILE}.format-{FORMAT_BEFORE}"));
+            copy_durably(path, &copy).map_err(|reason| OpenError::Io { place: copy.display().to_string(), reason })?;
+            let path = path.to_owned();
+            let opened = open_unchecked(&place, &move || open_file(&path), Verification::UnlessClosedCleanly)?;
+            write_format(&opened.database).map_err(|error| OpenError::Damaged { place, reason: error.to_string() })?;
+            info!(copy = %copy.display(), "the store has a new format; a copy with the format before was kept");
+            drop(opened);
+            open()
+        }
+        opened => opened,
+    }
+}
+
+/// Copies a file, which is complete if it exists.
+fn copy_durably(from: &Path, to: &Path) -> io::Result<()> {
+    let part = to.with_extension("part");
+    io::copy(&mut File::open(from)?, &mut owner_only().write(true).create(true).truncate(true).open(&part)?)?;
+    File::open(&part)?.sync_all()?;
+    fs::rename(&part, to)?;
+    File::open(to.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
 pub(crate) fn open(place: &str, source: &BackendSource, verification: Verification) -> Result<Opened, OpenError> {
+    let opened = open_unchecked(place, source, verification)?;
+    match check_format(&opened.database) {
+        Ok(None) => Ok(opened),
+        Ok(Some(found)) => Err(OpenError::Format { place: place.to_owned(), found }),
+        Err(error) => Err(OpenError::Damaged { place: place.to_owned(), reason: error.to_string() }),
+    }
+}
+
+/// Opens a file of any format.
+fn open_unchecked(place: &str, source: &BackendSource, verification: Verification) -> Result<Opened, OpenError> {
     let damage = |reason: String| OpenError::Damaged { place: place.to_owned(), reason };
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         let (backend, free_space) = source()?;
@@ -87,14 +125,9 @@ pub(crate) fn open(place: &str, source: &BackendSource, verification: Verificati
         let database = builder.create_with_backend(DiskHandle(disk.clone()))?;
         Ok(Opened { database, disk })
     }));
-    let opened = attempt
+    attempt
         .map_err(|_| damage("the database engine panicked".to_owned()))?
-        .map_err(|error: DatabaseError| refusal(place, error))?;
-    match check_format(&opened.database) {
-        Ok(None) => Ok(opened),
-        Ok(Some(found)) => Err(OpenError::Format { place: place.to_owned(), found }),
-        Err(error) => Err(damage(error.to_string())),
-    }
+        .map_err(|error: DatabaseError| refusal(place, error))
 }
 
 fn refusal(place: &str, error: DatabaseError) -> OpenError {
@@ -126,9 +159,13 @@ fn check_format(database: &Database) -> Result<Option<String>, Error> {
         Err(error) => return Err(error.into()),
     }
     drop(reading);
+    write_format(database)?;
+    Ok(None)
+}
+
+fn write_format(database: &Database) -> Result<(), Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(REGISTRY)?.insert(FORMAT, &FORMAT_VERSION.to_be_bytes()[..])?;
     transaction.open_table(CONTENTS)?;
-    transaction.commit()?;
-    Ok(None)
+    Ok(transaction.commit()?)
 }

@@ -14,7 +14,9 @@ use tracing::{info, warn};
 
 use crate::embedded::engine::disk::FreeSpace;
 use crate::embedded::engine::error::OpenError;
-use crate::embedded::engine::file::{BackendSource, FILE, Opened, Verification, make_folder, open, open_file};
+use crate::embedded::engine::file::{
+    BackendSource, FILE, Opened, Verification, make_folder, open, open_file, upgrading,
+};
 use crate::embedded::engine::records::{Records, SharedRecords};
 use crate::{DiskUsage, Error};
 
@@ -56,7 +58,11 @@ impl Engine {
     pub(super) fn in_folder(folder: &Path) -> Result<Self, OpenError> {
         let file = folder.join(FILE);
         make_folder(folder).map_err(|reason| OpenError::Io { place: folder.display().to_string(), reason })?;
-        Self::over(file.display().to_string(), move || open_file(&file))
+        let place = file.display().to_string();
+        upgrading(&file, || {
+            let file = file.clone();
+            Self::over(place.clone(), move || open_file(&file))
+        })
     }
 
     /// Opens the file in that folder, which must exist, and verifies every page of it.
@@ -66,7 +72,10 @@ impl Engine {
         if let Err(reason) = file.metadata() {
             return Err(OpenError::Io { place, reason });
         }
-        Self::new(place, move || open_file(&file), Verification::Always)
+        upgrading(&file, || {
+            let file = file.clone();
+            Self::new(place.clone(), move || open_file(&file), Verification::Always)
+        })
     }
 
     /// Compacts the file in that folder, which must exist. Returns its length before and after, in
@@ -77,7 +86,10 @@ impl Engine {
         if let Err(reason) = file.metadata() {
             return Err(OpenError::Io { place, reason });
         }
-        let mut opened = open(&place, &move || open_file(&file), Verification::UnlessClosedCleanly)?;
+        let mut opened = upgrading(&file, || {
+            let file = file.clone();
+            open(&place, &move || open_file(&file), Verification::UnlessClosedCleanly)
+        })?;
         compact::compact(&mut opened, &place)
     }
 

@@ -5,7 +5,10 @@ use redb::{ReadableTable, TableDefinition};
 pub(crate) type Slice = &'static [u8];
 
 /// Version of the stored format. Other versions of Sukkal may have another one.
-pub(crate) const FORMAT_VERSION: u32 = 5;
+pub(crate) const FORMAT_VERSION: u32 = 6;
+/// The version of the release before. All rows that it has stored can be read, but it cannot read
+/// all that this release stores.
+pub(crate) const FORMAT_BEFORE: u32 = 5;
 
 pub(crate) const FORMAT: &[u8] = b"format";
 
