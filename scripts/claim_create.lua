@@ -41,8 +41,8 @@ if #deliverable == 0 then
 end
 
 local is_first_claim = {}
-for i, entry in ipairs(deliverable) do
-  is_first_claim[i] = #entry == FRESH_BYTES and '1' or '0'
+for i = 1, #deliverable do
+  is_first_claim[i] = #deliverable[i] == FRESH_BYTES and '1' or '0'
 end
 local claimed = claimed_entries(deliverable, id, ttl, grace, 1)
 put_in_flight(deliverable, claimed, positions)

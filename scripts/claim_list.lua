@@ -12,11 +12,11 @@ end
 local answer, counted = {'claims', decimal(call.now)}, 0
 for _, id in ipairs(redis.call('ZRANGEBYLEX', call.claim_ids, '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])) do
   local claim = read_claim(id)
-  counted = counted + #claim.keys
+  counted = counted + #(claim.entries or claim.keys)
   if counted > LISTED_MESSAGES_MAX and #answer > 2 then
     break
   end
-  local held = claim.held or #held_entries(id, claim)
+  local held = held_count(id, claim)
   for _, item in ipairs({id, claim.ttl, decimal(claim.since), decimal(claim.fence), claim.client, held}) do
     answer[#answer + 1] = item
   end

@@ -22,7 +22,8 @@ for key, entry in pairs(found) do
   if claim_count and not (set == call.in_flight and allowed[claim_in(entry)]) then
     return {'unclaimed'}
   end
-  table.insert(entries_in[set], entry)
+  local entries = entries_in[set]
+  entries[#entries + 1] = entry
   count = count + 1
 end
 leave_leases(entries_in[call.in_flight])

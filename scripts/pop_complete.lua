@@ -13,7 +13,7 @@ local ids, repeated, left = {}, {}, {}
 for i = 1, #ARGV, 2 do
   local id = ARGV[i]
   local pop = read_claim(id)
-  if i > 1 and pop and #left + #pop.keys > MESSAGES_MAX then
+  if i > 1 and pop and #left + #(pop.entries or pop.keys) > MESSAGES_MAX then
     break
   end
   ids[#ids + 1] = id

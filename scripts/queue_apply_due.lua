@@ -22,12 +22,13 @@ local function expire_leases()
   local rows = #expired > 0 and redis.call('HMGET', call.claims, unpack(expired))
   local is_over, claimed, returned, released = {}, {}, {}, {}
   for i, lease in ipairs(expired) do
-    if #lease == CLAIM_BYTES then
+    if rows[i] then
       is_over[lease] = true
-      for _, key in ipairs(rows[i] and unpack_claim(rows[i]).keys or {}) do
+      local claim = unpack_claim(rows[i])
+      for _, key in ipairs(claim.keys or keys_of(claim.entries)) do
         claimed[#claimed + 1] = key
       end
-    else
+    elseif #lease ~= CLAIM_BYTES then
       returned[#returned + 1] = string.sub(lease, #RETURNED + 1, #RETURNED + KEY_BYTES)
     end
     released[#released + 1] = lease

@@ -26,7 +26,7 @@ local function keys_given_to(id)
   if not keys_by_claim[id] then
     keys_by_claim[id] = {}
     local claim = read_claim_if_readable(id)
-    for _, key in ipairs(claim and claim.keys or {}) do
+    for _, key in ipairs(claim and (claim.keys or keys_of(claim.entries)) or {}) do
       keys_by_claim[id][key] = true
     end
   end

@@ -41,11 +41,16 @@ else
 end
 for i = 1, #found[2], 2 do
   local name = found[2][i]
-  if part == 'claims' then
+  if part == 'claims' and #name > CLAIM_BYTES then
+    local id = string.sub(name, 1, CLAIM_BYTES)
+    local claim = read_claim_if_readable(id)
+    expect(redis.call('HEXISTS', call.claims, id) == 1, id, 'does not exist and has a number of messages')
+    expect(not claim or tonumber(found[2][i + 1]) == #held_entries(id, claim), id, 'has another number of messages')
+  elseif part == 'claims' then
     expect(redis.call('ZSCORE', call.leases, name), name, 'never ends')
     local claim = read_claim_if_readable(name)
     expect(not claim or claim.fence == NO_FENCE or redis.call('ZSCORE', call.claim_ids, name), name, 'is not listed')
-    expect(not (claim and claim.held) or claim.held == #held_entries(name, claim), name, 'holds another number of messages')
+    expect(not (claim and claim.keys) or redis.call('HEXISTS', call.claims, name .. HELD) == 1, name, 'has no number of messages')
   elseif part == 'claim_ids' then
     expect(redis.call('HEXISTS', call.claims, name) == 1, name, 'does not exist and is listed')
   elseif part == 'tasks' then

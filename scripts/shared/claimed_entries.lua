@@ -8,14 +8,19 @@ local function claimed_entries(entries, id, ttl, grace, deliveries_added)
   local prolonged_end_s = math.floor(call.now / 1000000) + 1 + prolonged_ttl
   local now_ms = struct.pack(MILLISECONDS, math.floor(call.now / 1000))
   local claimed = {}
-  for i, entry in ipairs(entries) do
+  for i = 1, #entries do
+    local entry = entries[i]
     local count, own_ttl, end_s = delivery_of(entry)
-    local before = #entry == FRESH_BYTES and FRESH_COUNT_AND_TTL .. string.sub(entry, END + 1)
-      or #entry < IN_FLIGHT_BYTES and string.sub(entry, FRESH_BYTES + 1, DELIVERED_BYTES)
-      or delivery_before(entry)
-    local first_claim = first_claim_of(entry)
+    local before, first_claim
+    if #entry == FRESH_BYTES then
+      before, first_claim = FRESH_COUNT_AND_TTL .. string.sub(entry, END + 1), ''
+    else
+      before = #entry < IN_FLIGHT_BYTES and string.sub(entry, FRESH_BYTES + 1, DELIVERED_BYTES) or delivery_before(entry)
+      first_claim = first_claim_of(entry)
+    end
     if deliveries_added > 0 then
-      count = math.min(count % COUNT_LIMIT + deliveries_added, COUNT_LIMIT - 1)
+      count = count % COUNT_LIMIT
+      count = count < COUNT_LIMIT - 1 and count + deliveries_added or count
       if LAYOUT >= 4 and first_claim == '' then
         first_claim = now_ms
       end

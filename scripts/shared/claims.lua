@@ -1,17 +1,15 @@
 -- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, with a flag; the time (µs)
--- at which its term started; its fence; the number of messages that it still holds; the length and id of
--- its client; and the keys of the messages that it was given. `claim_ids` has the ids in byte order, for
--- lists. A message that was returned with a delay has a lease of its own, named by RETURNED and its key.
+-- at which its term started; its fence; the length and id of its client; and the keys of the messages that
+-- it was given. Under its id and HELD, `claims` has the number of messages that it still holds. `claim_ids`
+-- has the ids in byte order, for lists. A message that was returned with a delay has a lease of its own,
+-- named by RETURNED and its key.
 --
--- Layout 3 has the in-flight entries of the messages instead of their number and keys, and no flag. There
--- the lease of a returned message is named by RETURNED and its entry.
-local CLAIM = '>I4I8I8I4I2c0'
-local CLAIM_OF_LAYOUT_3 = '>I4I8I8I2c0'
+-- Pops, and claims of layout 3, have the in-flight entries of the messages instead of their number and
+-- keys, and no flag. In layout 3 the lease of a returned message is named by RETURNED and its entry.
+local CLAIM = '>I4I8I8I2c0'
 -- Flag in the ttl of a claim that has keys.
 local HAS_KEYS = 2147483648
--- Where the number of messages that a claim still holds begins and ends.
-local HELD_FROM = 21
-local HELD_TO = 24
+local HELD = '#'
 local RETURNED = '~'
 -- A pop is a claim without a fence that is not listed, until its messages are deleted. A claim or pop that
 -- was ended early is one without messages for a while. So a command that creates it and arrives only later
@@ -21,18 +19,16 @@ local NO_FENCE = 0
 -- Both only grow, and survive a purge.
 local CLAIM_COUNTERS = '>I8I8'
 
--- Returns the claim in a row: its ttl, the time `since` which its term runs, its fence, its client, the
--- keys of the messages that it was given or has renewed, and the number of messages that it holds, if that
--- is stored.
+-- Returns the claim in a row: its ttl, the time `since` which its term runs, its fence, its client, and the
+-- `keys` or `entries` of the messages that it was given or has renewed.
 local function unpack_claim(row)
-  local claim, next_byte = {ttl = struct.unpack('>I4', row)}, nil
+  local claim, next_byte = {}, nil
+  claim.ttl, claim.since, claim.fence, claim.client, next_byte = struct.unpack(CLAIM, row)
   if claim.ttl >= HAS_KEYS then
-    claim.ttl, claim.since, claim.fence, claim.held, claim.client, next_byte = struct.unpack(CLAIM, row)
     claim.ttl = claim.ttl - HAS_KEYS
     claim.keys = split(string.sub(row, next_byte), KEY_BYTES)
   else
-    claim.ttl, claim.since, claim.fence, claim.client, next_byte = struct.unpack(CLAIM_OF_LAYOUT_3, row)
-    claim.keys = keys_of(split(string.sub(row, next_byte), IN_FLIGHT_BYTES))
+    claim.entries = split(string.sub(row, next_byte), IN_FLIGHT_BYTES)
   end
   return claim
 end
@@ -41,7 +37,7 @@ end
 local function read_claim(id)
   local row = redis.call('HGET', call.claims, id)
   local claim = row and unpack_claim(row)
-  return claim and (claim.fence > NO_FENCE or #claim.keys > 0) and claim or nil
+  return claim and (claim.fence > NO_FENCE or #(claim.entries or claim.keys) > 0) and claim or nil
 end
 
 -- Does the same for a check. Returns nothing for a claim that cannot be read, which the driver reports.
@@ -51,15 +47,15 @@ local function read_claim_if_readable(id)
 end
 
 local function store_claim(id, ttl, entries, fence, client)
-  local end_us, joined, row = call.now + ttl * 1000000, table.concat(entries), nil
-  -- Layout 3 has entries of this length only.
-  if LAYOUT < 4 and #joined == #entries * IN_FLIGHT_BYTES then
-    row = struct.pack(CLAIM_OF_LAYOUT_3, ttl, call.now, fence, #client, client) .. joined
+  local end_us = call.now + ttl * 1000000
+  local joined = (LAYOUT < 4 or fence == NO_FENCE) and table.concat(entries)
+  -- Other entries are longer. Only layout 4 has them.
+  if joined and #joined == #entries * IN_FLIGHT_BYTES then
+    redis.call('HSET', call.claims, id, struct.pack(CLAIM, ttl, call.now, fence, #client, client) .. joined)
   else
-    row = struct.pack(CLAIM, ttl + HAS_KEYS, call.now, fence, #entries, #client, client)
-      .. table.concat(keys_of(entries))
+    local head = struct.pack(CLAIM, ttl + HAS_KEYS, call.now, fence, #client, client)
+    redis.call('HSET', call.claims, id, head .. table.concat(keys_of(entries)), id .. HELD, #entries)
   end
-  redis.call('HSET', call.claims, id, row)
   redis.call('ZADD', call.leases, decimal(end_us), id)
   schedule_due(end_us)
 end
@@ -80,15 +76,35 @@ local function entries_under(is_claim, keys)
   return held
 end
 
+-- Returns those of the entries that are still in flight unchanged.
+local function still_in_flight(entries)
+  local found = {}
+  for i, score in ipairs(query_in_chunks('ZMSCORE', call.in_flight, entries)) do
+    if score then
+      found[#found + 1] = entries[i]
+    end
+  end
+  return found
+end
+
 -- Returns the in-flight entries of the messages that a claim still holds.
 local function held_entries(id, claim)
-  return entries_under({[id] = true}, claim.keys)
+  return claim.entries and still_in_flight(claim.entries) or entries_under({[id] = true}, claim.keys)
+end
+
+-- Returns the number of messages that a claim still holds.
+local function held_count(id, claim)
+  return claim.entries and #still_in_flight(claim.entries) or tonumber(redis.call('HGET', call.claims, id .. HELD))
 end
 
 -- Removes everything that is stored about claims, except that their messages are in flight.
 local function remove_claims(ids)
+  local fields = {}
+  for i = 1, #ids do
+    fields[2 * i - 1], fields[2 * i] = ids[i], ids[i] .. HELD
+  end
   redis.call('ZREM', call.leases, unpack(ids))
-  redis.call('HDEL', call.claims, unpack(ids))
+  redis.call('HDEL', call.claims, unpack(fields))
   redis.call('ZREM', call.claim_ids, unpack(ids))
 end
 
@@ -107,7 +123,8 @@ end
 -- messages ends.
 local function leave_leases(entries)
   local left, own_leases = {}, {}
-  for _, entry in ipairs(entries) do
+  for i = 1, #entries do
+    local entry = entries[i]
     local id = claim_in(entry)
     if id == NO_CLAIM then
       own_leases[#own_leases + 1] = own_lease_of(entry)
@@ -119,15 +136,12 @@ local function leave_leases(entries)
     call_in_chunks('ZREM', call.leases, own_leases)
   end
   for id, count in pairs(left) do
-    local row = redis.call('HGET', call.claims, id)
-    if row and struct.unpack('>I4', row) >= HAS_KEYS then
-      local held = struct.unpack('>I4', row, HELD_FROM) - count
-      if held > 0 then
-        local changed = string.sub(row, 1, HELD_FROM - 1) .. struct.pack('>I4', held) .. string.sub(row, HELD_TO + 1)
-        redis.call('HSET', call.claims, id, changed)
-      else
-        remove_claims({id})
-      end
+    local held = redis.call('HINCRBY', call.claims, id .. HELD, -count)
+    if held == 0 then
+      remove_claims({id})
+    elseif held < 0 then
+      -- A pop, or a claim of layout 3.
+      redis.call('HDEL', call.claims, id .. HELD)
     end
   end
 end

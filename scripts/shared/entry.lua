@@ -5,29 +5,30 @@ end
 
 local function keys_of(entries)
   local keys = {}
-  for i, entry in ipairs(entries) do
-    keys[i] = string.sub(entry, 1, KEY_BYTES)
+  for i = 1, #entries do
+    keys[i] = string.sub(entries[i], 1, KEY_BYTES)
   end
   return keys
 end
 
--- Returns the maximum size in bytes of a record of this size class (SizeClass::bytes_max in
--- storage/entry.rs). This counts as the size of the message.
-local function size_of_class(class)
+-- The maximum size in bytes of a record of each size class (SizeClass::bytes_max in storage/entry.rs).
+-- This counts as the size of the message.
+local size_of_class = {}
+for class = 0, 255 do
   local eighths = class % 8
-  return (8 + eighths) * 2 ^ ((class - eighths) / 8)
+  size_of_class[class] = (8 + eighths) * 2 ^ ((class - eighths) / 8)
 end
 
 -- Returns the maximum size of the message's record in bytes.
 local function bytes_max(entry)
-  return size_of_class(string.byte(entry, SIZE + 1))
+  return size_of_class[string.byte(entry, SIZE + 1)]
 end
 
 -- Returns the sum of the sizes of the messages with these entries.
 local function bytes_of(entries)
   local sum = 0
-  for _, entry in ipairs(entries) do
-    sum = sum + bytes_max(entry)
+  for i = 1, #entries do
+    sum = sum + bytes_max(entries[i])
   end
   return sum
 end
@@ -88,8 +89,8 @@ end
 -- Returns arguments for ZADD: each entry after its rank as the score.
 local function by_rank(entries)
   local members = {}
-  for i, entry in ipairs(entries) do
-    members[2 * i - 1], members[2 * i] = decimal(rank_of(entry)), entry
+  for i = 1, #entries do
+    members[2 * i - 1], members[2 * i] = decimal(rank_of(entries[i])), entries[i]
   end
   return members
 end

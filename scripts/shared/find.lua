@@ -20,29 +20,30 @@ end
 -- key by key only if the range has many other entries.
 local function find_entries(keys, sets)
   local found, set_of, missing = {}, {}, {}
-  for _, key in ipairs(keys) do
-    missing[key] = rank_of(key)
+  local lowest, highest, count = math.huge, 0, 0
+  for i = 1, #keys do
+    local rank = rank_of(keys[i])
+    lowest, highest = rank < lowest and rank or lowest, rank > highest and rank or highest
+    count = missing[keys[i]] and count or count + 1
+    missing[keys[i]] = true
   end
+  local first, last = count > 0 and decimal(lowest), count > 0 and decimal(highest)
   for _, set in ipairs(sets) do
-    local lowest, highest, count = math.huge, 0, 0
-    for _, rank in pairs(missing) do
-      lowest, highest, count = math.min(lowest, rank), math.max(highest, rank), count + 1
-    end
     if count == 0 then
       break
     end
     local limit = (UNWANTED_PER_KEY_MAX + 1) * count
-    local entries = redis.call('ZRANGEBYSCORE', set, decimal(lowest), decimal(highest), 'LIMIT', 0, limit)
+    local entries = redis.call('ZRANGEBYSCORE', set, first, last, 'LIMIT', 0, limit)
     if #entries == limit then
       entries = {}
       for key in pairs(missing) do
         entries[#entries + 1] = find_entry(key, {set})
       end
     end
-    for _, entry in ipairs(entries) do
-      local key = key_of(entry)
+    for i = 1, #entries do
+      local key = key_of(entries[i])
       if missing[key] then
-        found[key], set_of[key], missing[key] = entry, set, nil
+        found[key], set_of[key], missing[key], count = entries[i], set, nil, count - 1
       end
     end
   end

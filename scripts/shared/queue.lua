@@ -80,6 +80,9 @@ end
 -- thousands of values at once. Pairs stay together. Returns the sum of the replies.
 local VALUES_PER_CALL_MAX = 2000
 local function call_in_chunks(command, key, values)
+  if #values > 0 and #values <= VALUES_PER_CALL_MAX then
+    return redis.call(command, key, unpack(values))
+  end
   local sum = 0
   for from = 1, #values, VALUES_PER_CALL_MAX do
     sum = sum + redis.call(command, key, unpack(values, from, math.min(from + VALUES_PER_CALL_MAX - 1, #values)))

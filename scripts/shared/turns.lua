@@ -129,8 +129,8 @@ local function next_entries(limit, preferred)
     end
   end
   local bytes = 0
-  for i, entry in ipairs(entries) do
-    bytes = bytes + bytes_max(entry)
+  for i = 1, #entries do
+    bytes = bytes + bytes_max(entries[i])
     if i > 1 and bytes > REPLY_BYTES_MAX then
       entries = {unpack(entries, 1, i - 1)}
       break

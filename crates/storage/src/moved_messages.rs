@@ -208,7 +208,7 @@ impl OutgoingMessage {
         let mut bytes = Vec::with_capacity(TARGET_AT + 1 + target.len() + message.record.len());
         bytes.put_u64(message.number);
         bytes.put_slice(&message.delivery.encode());
-        bytes.extend(Entry { delivery: None, ..message.entry }.encode(false));
+        bytes.extend(Entry { delivery: None, first_claim_ms: None, ..message.entry }.encode(false));
         bytes.put_u8(length);
         bytes.put_slice(target.as_bytes());
         bytes.put_slice(&message.record);

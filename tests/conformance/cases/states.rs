@@ -192,7 +192,7 @@ pub(in crate::conformance) async fn the_states_of_messages_in_many_claims_are_ri
 pub(super) async fn messages_in_large_claims(subject: &Subject, queue: &QueueId) -> Vec<MessageId> {
     const TAKEN: usize = 1_000;
     let mut ids = Vec::new();
-    for number in 0..12 {
+    for number in 0..46 {
         let posted = subject.post(queue, &messages(LONG_S, TAKEN)).await;
         subject.claim_by(queue, number, TAKEN, 600).await;
         subject.delete_messages(queue, &posted[1..]).await;

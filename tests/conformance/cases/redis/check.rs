@@ -189,10 +189,15 @@ async fn a_check_finds_each_kind_of_damage() {
         ("redis.call('DEL', KEYS[1])", ["claims", "claim_ids"], "does not exist and is listed"),
         ("redis.call('DEL', KEYS[1])", ["claim_ids", "claims"], "is not listed"),
         (
-            "local id = redis.call('HKEYS', KEYS[1])[1]
+            "local id = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
             redis.call('HSET', KEYS[1], id, string.sub(redis.call('HGET', KEYS[1], id), 1, 58))",
-            ["claims", "in_flight"],
+            ["claims", "claim_ids"],
             "is under a claim that does not have it",
+        ),
+        (
+            "redis.call('HINCRBY', KEYS[1], redis.call('ZRANGE', KEYS[2], 0, 0)[1] .. '#', 1)",
+            ["claims", "claim_ids"],
+            "has another number of messages",
         ),
     ] {
         let (server, subject, queue) = backend().await;

@@ -24,10 +24,6 @@ async fn claims_whose_messages_are_deleted_leave_no_keys() {
         subject.delete_with_claim(&queue, *id, Some(claims[0])).await;
     }
     subject.delete_messages(&queue, &ids[10..]).await;
-    assert_eq!(existing_parts(&server, &queue), ["queue", "leases", "claims", "claim_ids"]);
-    subject.release(&queue, claims[0]).await;
-    subject.advance(&queue, Duration::from_secs(200)).await;
-    subject.run_maintenance().await;
 
     assert_eq!(existing_parts(&server, &queue), EMPTY);
 }
@@ -67,16 +63,17 @@ async fn leases_and_claims_and_their_ids_correspond() {
     for ttl_s in [60, 60, 100, 100, 200, 200, 300, 300] {
         claims.push(subject.claim(&queue, 5, ttl_s).await.id);
     }
-    assert_eq!(counts(), [8, 8, 8, 40]);
+    // `claims` also has the number of messages of each claim.
+    assert_eq!(counts(), [8, 16, 8, 40]);
     subject.release(&queue, claims[2]).await;
     // The id of the released claim is kept for a minute.
-    assert_eq!(counts(), [8, 8, 7, 35]);
+    assert_eq!(counts(), [8, 15, 7, 35]);
     subject.renew(&queue, claims[0], 400, 60).await;
-    assert_eq!(counts(), [8, 8, 7, 35]);
+    assert_eq!(counts(), [8, 15, 7, 35]);
     subject.advance(&queue, Duration::from_secs(250)).await;
     subject.count(&queue).await;
 
-    assert_eq!(counts(), [3, 3, 3, 15]);
+    assert_eq!(counts(), [3, 6, 3, 15]);
 }
 
 #[tokio::test]

@@ -112,5 +112,5 @@ async fn a_stored_limit_of_0_is_no_limit() {
     let claim = subject.claim(&queue, 2, 60).await;
 
     assert_eq!(ids_of(&claim.messages), ids);
-    assert_eq!(claim.messages.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [1; 2]);
+    assert_eq!(claim.messages.iter().map(|message| message.claim_count).collect::<Vec<_>>(), [2; 2]);
 }

@@ -10,6 +10,7 @@ use crate::delivery_record::{SubscriptionHead, decode_subscription, retry_entry_
 use crate::entry::{Delivery, Entry, IN_FLIGHT_BYTES};
 use crate::key::rank_of;
 use crate::migration::{Chunk, Fairness, Item, MessageSet, QueueParts};
+use crate::redis::claims::CLAIM_HELD;
 use crate::redis::keys::{self, KeyName, QueueKeys};
 use crate::redis::records::{entries, keys_of, stored_key};
 use crate::redis::shard_digits;
@@ -126,11 +127,11 @@ impl QueueValues<'_> {
                 claim.put_u32(ttl_s | CLAIM_HAS_KEYS);
                 claim.put_u64(since_us);
                 claim.put_u64(fence.0);
-                claim.put_u32(u32::try_from(entries.len()).expect("a claim has at most thousands of messages"));
                 claim.put_u16(u16::try_from(client.as_str().len()).expect("a header with the id has at most 64 KiB"));
                 claim.put_slice(client.as_str().as_bytes());
                 claim.extend(entries.iter().flat_map(|entry| entry.key));
                 self.hash(KeyName::Claims, id.clone(), claim);
+                self.hash(KeyName::Claims, [&id[..], CLAIM_HELD].concat(), entries.len().to_string());
                 self.sorted(KeyName::ClaimIds, id.clone(), 0);
                 self.sorted(KeyName::Leases, id, end_us);
                 Ok(())

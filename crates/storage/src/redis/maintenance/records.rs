@@ -11,6 +11,7 @@ use crate::key::id_of;
 use crate::moved_messages::OutgoingMessage;
 use crate::policy::QueuePolicy;
 use crate::redis::RedisStore;
+use crate::redis::claims::CLAIM_HELD;
 use crate::redis::keys::{self, KeyName, QueueKeys};
 use crate::redis::reply;
 use crate::redis::subscriptions::{read_id, read_subscription};
@@ -25,7 +26,7 @@ const OUTBOX_PER_STEP: usize = 20;
 
 /// Size in bytes of the ttl, the start and the fence of a claim.
 const CLAIM_NUMBERS_BYTES: usize = 20;
-/// Flag in the first byte of a claim that has the number and the keys of its messages.
+/// Flag in the first byte of a claim that has the keys of its messages.
 const CLAIM_HAS_KEYS: u8 = 1 << 7;
 
 /// Reads a record of a queue by its name, and drops it.
@@ -170,11 +171,13 @@ impl RedisStore {
 
 /// Reads a claim, or a pop: see `scripts/shared/claims.lua`.
 fn check_claim(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
+    let (id, is_number) = id.strip_suffix(CLAIM_HELD).map_or((id, false), |id| (id, true));
     let read = || {
-        let has_keys = record.first()? & CLAIM_HAS_KEYS != 0;
-        let (numbers_bytes, message_bytes) =
-            if has_keys { (CLAIM_NUMBERS_BYTES + 4, KEY_BYTES) } else { (CLAIM_NUMBERS_BYTES, IN_FLIGHT_BYTES) };
-        let (client_bytes, rest) = record.get(numbers_bytes..)?.split_first_chunk()?;
+        if is_number {
+            return str::from_utf8(record).ok()?.parse::<u32>().ok().map(drop);
+        }
+        let message_bytes = if record.first()? & CLAIM_HAS_KEYS == 0 { IN_FLIGHT_BYTES } else { KEY_BYTES };
+        let (client_bytes, rest) = record.get(CLAIM_NUMBERS_BYTES..)?.split_first_chunk()?;
         let (client, messages) = rest.split_at_checked(u16::from_be_bytes(*client_bytes).into())?;
         let is_readable = str::from_utf8(client).is_ok() && messages.len().is_multiple_of(message_bytes);
         is_readable.then_some(())
