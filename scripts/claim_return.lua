@@ -17,9 +17,9 @@ local entry = #key == KEY_BYTES and find_entry(key, {call.in_flight})
 if not entry or claim_in(entry) ~= id then
   return {'not_held'}
 end
-leave_leases({entry})
 if delay == 0 then
   return_to_ready({entry}, released_entry)
+  leave_leases({entry})
   return {'done'}
 end
 local entry_in_flight = released_entry(entry) .. string.rep('\0', CLAIM_BYTES + DELIVERY_BYTES)
@@ -28,6 +28,7 @@ local end_us = call.now + delay * 1000000
 redis.call('ZREM', call.in_flight, entry)
 redis.call('ZADD', call.in_flight, decimal(rank_of(entry)), entry_in_flight)
 redis.call('ZADD', call.leases, decimal(end_us), own_lease_of(entry_in_flight))
+leave_leases({entry})
 schedule_due(end_us)
 notify(0)
 return {'done'}

@@ -25,9 +25,9 @@ elseif claim ~= '' and holding_claim == NO_CLAIM then
 elseif claim ~= '' and claim ~= holding_claim then
   return {read_claim(claim) and 'claimed_by_other' or 'unknown_claim'}
 end
+remove_messages(set, {entry})
 if set == call.in_flight then
   leave_leases({entry})
 end
-remove_messages(set, {entry})
 remove_empty_blocks(1)
 return {'done', 1}

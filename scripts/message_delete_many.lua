@@ -26,10 +26,10 @@ for key, entry in pairs(found) do
   entries[#entries + 1] = entry
   count = count + 1
 end
-leave_leases(entries_in[call.in_flight])
 for set, entries in pairs(entries_in) do
   remove_messages(set, entries)
 end
+leave_leases(entries_in[call.in_flight])
 if count > 0 then
   remove_empty_blocks(count)
 end

@@ -8,6 +8,6 @@ if load_queue() then
   return {'due'}
 end
 local entries = entries_under({[ARGV[1]] = true}, {unpack(ARGV, 2)})
-leave_leases(entries)
 withdraw(entries)
+leave_leases(entries)
 return {'done'}

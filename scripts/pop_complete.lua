@@ -9,14 +9,17 @@ assert(#ARGV > 0 and #ARGV % 2 == 0, 'pop_complete: 2 arguments for each pop')
 local MESSAGES_MAX = 32
 
 load_queue()
-local ids, repeated, left = {}, {}, {}
+local ids, fields, repeated, left = {}, {}, {}, {}
 for i = 1, #ARGV, 2 do
   local id = ARGV[i]
   local pop = read_claim(id)
   if i > 1 and pop and #left + #(pop.entries or pop.keys) > MESSAGES_MAX then
     break
   end
-  ids[#ids + 1] = id
+  ids[#ids + 1], fields[#fields + 1] = id, id
+  if pop and pop.keys then
+    fields[#fields + 1] = id .. HELD
+  end
   if ARGV[i + 1] == 'repeated' then
     repeated[#repeated + 1] = id
   end
@@ -29,7 +32,7 @@ if #left > 0 then
   remove_empty_blocks(#left)
 end
 redis.call('ZREM', call.leases, unpack(ids))
-redis.call('HDEL', call.claims, unpack(ids))
+redis.call('HDEL', call.claims, unpack(fields))
 if call.revision then
   for _, id in ipairs(repeated) do
     store_ended(id)

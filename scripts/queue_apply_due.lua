@@ -70,10 +70,10 @@ local function visit_ranks(first, last, now_s)
       end
       examined = examined + 1
     end
+    remove_messages(set, expired)
     if set == call.in_flight then
       leave_leases(expired)
     end
-    remove_messages(set, expired)
     expired_count = expired_count + #expired
   end
   return last_visited, earliest, examined

@@ -119,8 +119,9 @@ local function own_lease_of(entry)
   return RETURNED .. (#entry == IN_FLIGHT_BYTES and entry or key_of(entry))
 end
 
--- Removes what claims and leases have stored about messages that leave them. A claim that holds no more
--- messages ends.
+-- Removes what claims and leases have stored about messages that have left them. A claim that holds no more
+-- messages ends. Comes after the removal of the messages, because a full store refuses it unless the script
+-- has written before.
 local function leave_leases(entries)
   local left, own_leases = {}, {}
   for i = 1, #entries do
@@ -137,11 +138,13 @@ local function leave_leases(entries)
   end
   for id, count in pairs(left) do
     local held = redis.call('HINCRBY', call.claims, id .. HELD, -count)
-    if held == 0 then
-      remove_claims({id})
-    elseif held < 0 then
-      -- A pop, or a claim of layout 3.
+    if held <= 0 then
       redis.call('HDEL', call.claims, id .. HELD)
+    end
+    -- A lower number is that of a pop or a claim of layout 3, which do not end so.
+    if held == 0 then
+      redis.call('ZREM', call.claim_ids, id)
+      store_ended(id)
     end
   end
 end

@@ -7,7 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, OnQueue, Queue, Segment};
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_STATE, INCLUDE_TRACE, OnQueue, Queue, Segment};
 use super::parameters::Parameters;
 use super::response;
 use super::route::{Route, route};
@@ -36,8 +36,8 @@ const LIST_BYTES: usize = 8_192;
 /// Query parameter that includes the fencing token in documents of claims.
 const INCLUDE_FENCE: &str = "include_fence";
 const CREATE_PARAMETERS: Parameters =
-    Parameters::of(&["limit", "wait", "prefer", INCLUDE_FENCE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
-const GET_PARAMETERS: Parameters = Parameters::of(&[INCLUDE_FENCE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
+    Parameters::of(&["limit", "wait", "prefer", INCLUDE_FENCE, INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
+const GET_PARAMETERS: Parameters = Parameters::of(&[INCLUDE_FENCE, INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![

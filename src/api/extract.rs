@@ -18,6 +18,8 @@ use sukkal_domain::{QueueId, QueueKind};
 pub(super) const INCLUDE_ORIGIN: &str = "include_origin";
 /// The query parameter that includes the trace context of messages in responses.
 pub(super) const INCLUDE_TRACE: &str = "include_trace";
+/// The query parameter that includes the states of messages in responses.
+pub(super) const INCLUDE_STATE: &str = "include_state";
 
 /// The queue or topic that the path names.
 pub(super) struct Queue(pub(super) QueueId);
@@ -101,11 +103,12 @@ impl FromRequestParts<Service> for View {
         // of the parameters.
         let is_relevant = |parameter: &str| {
             parameter.contains(['%', '+'])
-                || [INCLUDE_ORIGIN, INCLUDE_TRACE].iter().any(|name| parameter.starts_with(name))
+                || [INCLUDE_ORIGIN, INCLUDE_TRACE, INCLUDE_STATE].iter().any(|name| parameter.starts_with(name))
         };
         let query = Query::parse(parts.uri.query().filter(|query| query.split('&').any(is_relevant)));
         let is_included = |name| Ok::<_, Error>(query.boolean(name)?.unwrap_or(false));
         let (origins, traces) = (is_included(INCLUDE_ORIGIN)?, is_included(INCLUDE_TRACE)?);
-        Ok(Self { checksums: service.settings.checksums, origins, traces, claims: true })
+        let deliveries = is_included(INCLUDE_STATE)?;
+        Ok(Self { checksums: service.settings.checksums, origins, traces, deliveries, claims: true })
     }
 }

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::content_negotiation::prefers_events;
-use super::extract::{INCLUDE_ORIGIN, INCLUDE_TRACE, IsSigned, OnQueue, Queue, Segment};
+use super::extract::{INCLUDE_ORIGIN, INCLUDE_STATE, INCLUDE_TRACE, IsSigned, OnQueue, Queue, Segment};
 use super::middleware::identity::{CLIENT_ID, DURABILITY, IDEMPOTENCY_KEY};
 use super::middleware::outage::Outage;
 use super::parameters::Parameters;
@@ -38,8 +38,6 @@ use sukkal_domain::{Durability, IdempotencyKey, MessageId, QueueId, QueueKind, S
 const PATH_BYTES: usize = 128;
 /// The headers of posts with which others are compared.
 const POST_HEADERS: [&str; 4] = ["durability", "idempotency-key", "traceparent", "tracestate"];
-/// The query parameter that includes the states of messages in responses.
-const INCLUDE_STATE: &str = "include_state";
 
 const LIST_PARAMETERS: Parameters = Parameters::of(&[
     "ids",
@@ -59,7 +57,7 @@ const LIST_PARAMETERS: Parameters = Parameters::of(&[
 const PAGE_PARAMETERS: [&str; 8] =
     ["marker", "since", "limit", "wait", "echo", "include_claimed", "include_delayed", "order"];
 /// The parameters of a pop, which have no effect on a deletion.
-const POP_PARAMETERS: [&str; 3] = ["wait", INCLUDE_ORIGIN, INCLUDE_TRACE];
+const POP_PARAMETERS: [&str; 4] = ["wait", INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE];
 const GET_PARAMETERS: Parameters = Parameters::of(&[INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE]);
 
 /// `DELETE` on the messages of a queue is a pop or a deletion by id.
@@ -83,7 +81,9 @@ pub(super) fn routes(kind: QueueKind) -> Vec<Route> {
 
 const fn delete_parameters(kind: QueueKind) -> Parameters {
     match kind {
-        QueueKind::Queue => Parameters::of(&["ids", "claim_ids", "pop", "wait", INCLUDE_ORIGIN, INCLUDE_TRACE]),
+        QueueKind::Queue => {
+            Parameters::of(&["ids", "claim_ids", "pop", "wait", INCLUDE_STATE, INCLUDE_ORIGIN, INCLUDE_TRACE])
+        }
         QueueKind::Topic => Parameters::of(&["ids"]),
     }
 }

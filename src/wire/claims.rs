@@ -23,7 +23,8 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("WaitTimeSeconds", "the query parameter \"wait\""),
 ];
 
-/// The document of a claim. Clients fail on unknown keys, so it has a fence only on request.
+/// The document of a claim. Clients fail on unknown keys, so it has an id and a fence only on
+/// request.
 #[derive(Debug, Serialize)]
 pub struct ClaimDocument<'a> {
     age: u64,
@@ -31,13 +32,17 @@ pub struct ClaimDocument<'a> {
     messages: Vec<MessageDocument<'a>>,
     href: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
 }
 
-/// The document of a new claim, which has a fence only on request too.
+/// The document of a new claim, which has an id and a fence only on request too.
 #[derive(Debug, Serialize)]
 pub struct NewClaimDocument<'a> {
     messages: Vec<MessageDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
 }
@@ -72,6 +77,7 @@ impl<'a> ClaimDocument<'a> {
             ttl: claim.ttl_s,
             messages: messages::documents(queue, &claim.messages, view),
             href: href(queue, claim.id),
+            id: view.deliveries.then_some(claim.id.into()),
             fence: includes_fence.then_some(claim.fence.0),
         }
     }
@@ -82,7 +88,8 @@ impl<'a> NewClaimDocument<'a> {
     #[must_use]
     pub fn new(queue: &'a QueueId, claim: &'a Claim, view: View, includes_fence: bool) -> Self {
         let messages = messages::documents(queue, &claim.messages, view);
-        Self { messages, fence: includes_fence.then_some(claim.fence.0) }
+        let id = view.deliveries.then_some(claim.id.into());
+        Self { messages, id, fence: includes_fence.then_some(claim.fence.0) }
     }
 }
 

@@ -11,7 +11,7 @@ use super::checksum::Checksum;
 use super::json::{self, JsonBody};
 use super::links::Link;
 use super::paths;
-use super::state::StateDocument;
+use super::state::{DeliveryDocument, FirstClaimDocument, StateDocument};
 use super::view::{OriginDocument, View};
 use crate::broker::messages::{Delay, Draft, TenantDraft};
 use sukkal_domain::msgpack::{Reader, Token};
@@ -48,6 +48,8 @@ pub struct MessageDocument<'a> {
     traceparent: Option<String>,
     #[serde(flatten)]
     state: Option<StateDocument<'a>>,
+    #[serde(flatten)]
+    delivery: Option<DeliveryDocument>,
 }
 
 /// The document of a message in a reply over a WebSocket.
@@ -69,6 +71,8 @@ pub struct PoppedDocument<'a> {
     body: JsonBody<'a>,
     claim_id: Uuid,
     claim_count: u32,
+    #[serde(flatten)]
+    first_claim: Option<FirstClaimDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checksum: Option<Checksum<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +113,7 @@ impl<'a> MessageDocument<'a> {
             origin: view.origin(message.origin.as_ref()),
             traceparent: view.traceparent(message.trace),
             state: StateDocument::of(message),
+            delivery: (view.deliveries && message.state.is_none()).then(|| DeliveryDocument::of(message)),
         }
     }
 }
@@ -131,7 +136,9 @@ impl<'a> PoppedDocument<'a> {
             ttl: message.ttl_s,
             body,
             claim_id: claim,
-            claim_count: message.claim_count,
+            // On request, this delivery counts too.
+            claim_count: message.claim_count + u32::from(view.deliveries),
+            first_claim: view.deliveries.then(|| FirstClaimDocument::of(message)),
             checksum: view.checksums.of(body),
             origin: view.origin(message.origin.as_ref()),
             traceparent: view.traceparent(message.trace),

@@ -8,6 +8,7 @@ use sukkal_domain::{ClaimId, Message, Origin, TraceContext};
 
 /// The optional parts that are included, as the configuration and the request say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one optional part is included")]
 pub struct View {
     /// Whether checksums are included.
     pub checksums: Checksums,
@@ -16,6 +17,9 @@ pub struct View {
     pub origins: bool,
     /// Whether messages have the trace context of their post, also on request.
     pub traces: bool,
+    /// Whether claimed and popped messages have the number of their deliveries and the time of the
+    /// first one, and claims have their id, also on request.
+    pub deliveries: bool,
     /// Whether the paths of claimed messages have the ids of their claims, which allow a client to
     /// delete the messages.
     pub claims: bool,
@@ -36,7 +40,7 @@ impl View {
     /// Returns the view without optional parts.
     #[must_use]
     pub fn bare() -> Self {
-        Self { checksums: Checksums::Hidden, origins: false, traces: false, claims: false }
+        Self { checksums: Checksums::Hidden, origins: false, traces: false, deliveries: false, claims: false }
     }
 
     /// Returns the view of a caller who sees messages that others have claimed. The holder of a

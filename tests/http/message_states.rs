@@ -7,15 +7,27 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{
-    INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, OTHER_CLIENT, Project, answered, new_project, pick, refused, text,
+    INVALID_PARAMETER, INVALID_REQUEST, MESSAGES, OTHER_CLIENT, Project, answered, new_movable_project, new_project,
+    pick, refused, text,
 };
 use support::sukkal::CLIENT;
 
 /// Maximum duration of a test, in seconds.
 const TEST_S: i64 = 60;
 
-const KEYS: [&str; 10] =
-    ["id", "href", "ttl", "age", "body", "state", "claim_id", "client_id", "claim_count", "available_at"];
+const KEYS: [&str; 11] = [
+    "id",
+    "href",
+    "ttl",
+    "age",
+    "body",
+    "state",
+    "claim_id",
+    "client_id",
+    "claim_count",
+    "first_claimed_at",
+    "available_at",
+];
 
 /// Returns the messages of a list that includes all of them.
 async fn listed(api: &Project, query: &str) -> Vec<Value> {
@@ -59,6 +71,51 @@ async fn every_state_is_shown_with_what_applies_to_it() {
     assert_in_seconds(&claimed["available_at"], 300);
     assert_in_seconds(&late["available_at"], 600);
     assert_eq!(free["available_at"], none);
+    assert_in_seconds(&claimed["first_claimed_at"], 0);
+    assert_eq!((&returned["first_claimed_at"], &free["first_claimed_at"]), (&claimed["first_claimed_at"], &none));
+}
+
+#[tokio::test]
+async fn claims_and_pops_show_which_attempt_they_are() {
+    let api = new_movable_project();
+    api.post_bodies("q", &[json!(0)]).await;
+    let claim = async || answered(api.post("/v2/queues/q/claims?include_state=true", &json!({})), 201).await;
+    let attempt = |message: &Value| ["claim_id", "claim_count"].map(|key| message[key].clone());
+    let first = claim().await;
+    let path = first.header("location").unwrap();
+    let first_claimed_at = first.json()["messages"][0]["first_claimed_at"].clone();
+
+    assert_eq!(first.json()["id"], path.rsplit('/').next().unwrap());
+    assert_eq!(attempt(&first.json()["messages"][0]), [first.json()["id"].clone(), json!(1)]);
+    assert_in_seconds(&first_claimed_at, 0);
+    let shown = answered(api.get(&format!("{path}?include_state=true")), 200).await.json();
+    assert_eq!((&shown["id"], &shown["messages"]), (&first.json()["id"], &first.json()["messages"]));
+    let plain = answered(api.get(path), 200).await.json();
+    assert_eq!((plain.get("id"), plain["messages"][0].get("claim_count")), (None, None));
+
+    api.set_clock_ahead(400).await;
+    let second = claim().await.json();
+    assert_eq!(attempt(&second["messages"][0]), [second["id"].clone(), json!(2)]);
+    assert_eq!(second["messages"][0]["first_claimed_at"], first_claimed_at);
+    api.set_clock_ahead(800).await;
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=1&include_state=true")), 200).await.json();
+    assert_eq!(
+        (&popped["messages"][0]["claim_count"], &popped["messages"][0]["first_claimed_at"]),
+        (&json!(3), &first_claimed_at)
+    );
+}
+
+#[tokio::test]
+async fn a_message_whose_first_delivery_is_a_pop_was_not_claimed() {
+    let api = new_project();
+    api.post_bodies("q", &[json!(0)]).await;
+
+    let popped = answered(api.delete(&format!("{MESSAGES}?pop=1&include_state=true")), 200).await.json();
+
+    assert_eq!(
+        (&popped["messages"][0]["claim_count"], &popped["messages"][0]["first_claimed_at"]),
+        (&json!(1), &Value::Null)
+    );
 }
 
 #[tokio::test]

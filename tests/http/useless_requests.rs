@@ -13,7 +13,7 @@ async fn create(api: &Project, queue: &str, metadata: &Value) {
 #[tokio::test]
 async fn a_return_of_a_message_that_the_claim_does_not_hold_gets_a_warning() {
     let api = new_project();
-    answered(post(&api, "q", &json!([{"body": 1}])), 201).await;
+    answered(post(&api, "q", &json!([{"body": 1}, {"body": 2}])), 201).await;
     let claim = answered(api.post("/v2/queues/q/claims", &json!({})), 201).await.json();
     let href = claim["messages"][0]["href"].as_str().unwrap();
     let (message, claim) = href.split_once("?claim_id=").unwrap();

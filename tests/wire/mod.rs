@@ -159,6 +159,7 @@ prop_compose! {
             age_s,
             claim: claim.map(ClaimId::from_bytes),
             claim_count,
+            first_claim_ms: None,
             state: None,
             origin: is_dead_letter.then(|| Origin { queue: "from".parse().unwrap(), id, claim_count }),
             trace: trace.map(TraceContext::from_bytes),
@@ -176,7 +177,7 @@ proptest! {
         traces: bool,
     ) {
         let (queue, messages): (_, Vec<Message>) = (queue(), messages.into_iter().flatten().collect());
-        let view = View { checksums: Checksums::Hidden, origins, traces, claims: true };
+        let view = View { checksums: Checksums::Hidden, origins, traces, deliveries: false, claims: true };
         let trees = |document: &dyn Fn(&Message) -> Value| json!({ "messages": messages.iter().map(document).collect::<Vec<_>>() });
 
         let list = ListDocument { messages: messages::documents(&queue, &messages, view), links: None };

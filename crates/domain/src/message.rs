@@ -68,8 +68,11 @@ pub struct Message {
     pub age_s: u64,
     /// The live claim that holds the message.
     pub claim: Option<ClaimId>,
-    /// Number of claims of the message, as far as its queue has counted them.
+    /// Number of claims of the message.
     pub claim_count: u32,
+    /// When the message was first claimed, in milliseconds since 1970 by the store's clock, if that
+    /// is known.
+    pub first_claim_ms: Option<u64>,
     /// State of the message, if the query asked for it.
     pub state: Option<MessageState>,
     /// Origin of the message, if it is a dead letter.

@@ -17,6 +17,7 @@ fn message(rank: u64) -> Arc<Message> {
         age_s: 0,
         claim: None,
         claim_count: 0,
+        first_claim_ms: None,
         state: None,
         origin: None,
         trace: None,

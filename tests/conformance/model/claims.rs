@@ -4,7 +4,7 @@ use proptest::sample::Index;
 use sukkal_domain::{ClaimId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 use sukkal_storage::{ClaimOutcome, DeleteOutcome};
 
-use super::{ExpectedMessage, Run, TICK_S, counted, ids_where};
+use super::{ExpectedMessage, RUN_S, Run, TICK_S, counted, ids_where};
 use crate::conformance::cases::fair_helpers::shard;
 use crate::conformance::cases::turn_model::UNSHARDED;
 use crate::conformance::support::subject::{client, ids_of};
@@ -217,8 +217,10 @@ impl Run<'_> {
         self.check_pick_up_delays(&expected, &claim.pickup_delays);
         let delivered = ids_of(&claim.messages);
         self.totals.claimed += delivered.len() as u64;
+        let now_s = self.now_s;
         for message in self.feed.iter_mut().filter(|message| delivered.contains(&message.id)) {
             message.claim_count += 1;
+            message.first_claimed_s.get_or_insert(now_s);
         }
         self.add_to_claim(claim.id, &delivered, ttl_s, grace_s);
         assert!(self.last_fence < Some(claim.fence), "{} does not follow {:?}", claim.fence, self.last_fence);
@@ -250,6 +252,11 @@ impl Run<'_> {
             assert_eq!(ids_of(&claim.messages), self.ids_of_claim(id));
             let lives: Vec<_> = claim.messages.iter().map(|message| message.ttl_s).collect();
             assert_eq!(lives, self.ttls_of(id));
+            for (message, expected) in claim.messages.iter().zip(self.messages_of(id)) {
+                let first_s = expected.first_claimed_s.expect("it is claimed");
+                let expected_ms = self.clock_us(first_s) / 1_000..self.clock_us(first_s + RUN_S) / 1_000;
+                assert!(expected_ms.contains(&message.first_claim_ms.expect("it is claimed")), "{message:?}");
+            }
             let age_s = u64::try_from(self.now_s - expected.since_s).unwrap_or(0);
             assert!((age_s..age_s + 25).contains(&claim.age_s), "{} s old instead of {age_s}", claim.age_s);
         }

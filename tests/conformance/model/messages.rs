@@ -54,7 +54,7 @@ impl Run<'_> {
             assert!((earliest + hidden_us..latest + hidden_us).contains(&rank), "{rank} does not match the delay");
             assert!(rank > last, "a reader may have passed {rank} already");
             let is_released = message.delay_s == 0;
-            let (claim, returned_until_s, claim_count, was_claimed) = Default::default();
+            let (claim, returned_until_s, claim_count, first_claimed_s, was_claimed) = Default::default();
             self.feed.push(ExpectedMessage {
                 id: *id,
                 client: by,
@@ -65,6 +65,7 @@ impl Run<'_> {
                 claim,
                 returned_until_s,
                 claim_count,
+                first_claimed_s,
                 was_claimed,
                 shard,
             });

@@ -84,6 +84,8 @@ pub(in crate::conformance) struct ExpectedMessage {
     /// seconds.
     pub(in crate::conformance) returned_until_s: Option<i64>,
     pub(in crate::conformance) claim_count: u32,
+    /// When it was first claimed, in seconds of the queue's clock.
+    pub(in crate::conformance) first_claimed_s: Option<i64>,
     pub(in crate::conformance) was_claimed: bool,
     /// The shard of the message, or `UNSHARDED` for the position of messages without one. `None` in
     /// a queue that is not fair.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::{Rule, Violation};
-use crate::exclusive_claims::history::{Action, Claim, ClaimUse, Claimed, History, Outcome, Span, Term};
+use crate::exclusive_claims::history::{Action, Claim, ClaimUse, Claimed, History, Outcome, Seen, Span, Term};
 use support::timeline::clock::StoreClock;
 
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Lease {
     pub(super) over_by: u64,
     /// The first time at which a renewal of unknown outcome may have shortened it.
     cut: u64,
+    /// The first time at which all its messages may have left it, which ends it.
+    emptied_from: u64,
 }
 
 pub(super) fn leases(history: &History, clock: &StoreClock) -> Result<HashMap<Uuid, Lease>, Violation> {
@@ -31,6 +33,21 @@ pub(super) fn leases(history: &History, clock: &StoreClock) -> Result<HashMap<Uu
     }
     let mut claim_uses: Vec<&ClaimUse> = history.claim_uses.iter().collect();
     claim_uses.sort_by_key(|claim_use| claim_use.span.invoked);
+    let mut left: HashMap<(Uuid, Uuid), u64> = HashMap::new();
+    for claim_use in &claim_uses {
+        if let (Some(claim), Action::Delete(id) | Action::Return(id, _)) = (claim_use.claim, claim_use.action)
+            && claim_use.outcome != Outcome::Refused
+        {
+            left.entry((claim, id)).or_insert(claim_use.span.invoked);
+        }
+    }
+    for claim in &history.claims {
+        if let Claimed::Got(id, _) = &claim.outcome {
+            let left_from = |message: &Seen| left.get(&(*id, message.id)).copied().unwrap_or(u64::MAX);
+            let emptied_from = claim.messages().iter().map(left_from).max().unwrap_or(0);
+            leases.entry(*id).and_modify(|lease| lease.emptied_from = emptied_from);
+        }
+    }
     for claim_use in claim_uses {
         let Some(lease) = claim_use.claim.and_then(|claim| leases.get_mut(&claim)) else { continue };
         if let Some((rule, what)) = lease.apply(claim_use, clock) {
@@ -81,11 +98,12 @@ impl Lease {
             certain: vec![(claim.span.ended, earliest)],
             over_by,
             cut: u64::MAX,
+            emptied_from: u64::MAX,
         }
     }
 
     pub(super) fn is_live_throughout(&self, from: u64, to: u64) -> bool {
-        self.certain.iter().any(|(begin, end)| *begin <= from && to <= *end)
+        to < self.emptied_from && self.certain.iter().any(|(begin, end)| *begin <= from && to <= *end)
     }
 
     fn apply(&mut self, claim_use: &ClaimUse, clock: &StoreClock) -> Option<(Rule, &'static str)> {

@@ -90,9 +90,9 @@ scripts! {
     DELIVERY_RETRIES = Reads "delivery_retries" [Queue SubscriptionEnds Retries RetryTimes];
     DELIVERY_SAVE = Frees "delivery_save" [Queue Delayed SubscriptionEnds Deliveries Retries RetryTimes];
     MESSAGE_DELETE = Frees "message_delete"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards Due];
     MESSAGE_DELETE_MANY = Frees "message_delete_many"
-        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards];
+        [Queue Messages Ready InFlight Delayed Expirations Leases Claims ClaimIds Shards Due];
     MESSAGE_GET = Reads "message_get" [Queue Ready InFlight Delayed];
     MESSAGE_LIST = Reads "message_list" [Queue Ready InFlight Delayed Shards];
     MESSAGE_PEEK = Reads "message_peek" [Queue Ready InFlight Delayed Leases Claims];

@@ -15,10 +15,15 @@ use crate::Error;
 const LISTENING: Duration = Duration::from_secs(5);
 
 impl RedisStore {
+    /// Returns whether the store has the layout of the release before.
+    pub(crate) async fn needs_upgrade(&self) -> Result<bool, Error> {
+        Ok(self.connection.layout_version().await? != Version::Four)
+    }
+
     /// Succeeds if the store has the layout of this release, or can get it because no process of an
     /// earlier release uses it. Returns whether it must be changed.
     pub(crate) async fn check_upgrade(&self) -> Result<bool, Error> {
-        if self.connection.layout_version().await? == Version::Four {
+        if !self.needs_upgrade().await? {
             return Ok(false);
         }
         let _signals = self.signals.receiver(&self.connection, || {});

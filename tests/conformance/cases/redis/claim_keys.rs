@@ -25,6 +25,27 @@ async fn claims_whose_messages_are_deleted_leave_no_keys() {
     }
     subject.delete_messages(&queue, &ids[10..]).await;
 
+    // The ids are kept for a minute, so that commands which arrive late take nothing.
+    assert_eq!(existing_parts(&server, &queue), ["queue", "leases", "claims"]);
+    subject.advance(&queue, Duration::from_secs(61)).await;
+    subject.run_maintenance().await;
+    assert_eq!(existing_parts(&server, &queue), EMPTY);
+}
+
+#[tokio::test]
+async fn a_pop_of_messages_that_were_claimed_before_leaves_no_keys() {
+    let (server, subject) = (RedisServer::shared_movable(), redis());
+    let queue = subject.queue("q").await;
+    subject.post(&queue, &messages(60, 4)).await;
+    let claim = subject.claim(&queue, 2, 100).await;
+    subject.release(&queue, claim.id).await;
+    subject.advance(&queue, Duration::from_secs(61)).await;
+    subject.post(&queue, &messages(60, 2)).await;
+
+    subject.pop(&queue, 6).await;
+
+    subject.advance(&queue, Duration::from_secs(61)).await;
+    subject.run_maintenance().await;
     assert_eq!(existing_parts(&server, &queue), EMPTY);
 }
 

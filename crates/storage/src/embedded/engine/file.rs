@@ -93,8 +93,12 @@ pub(crate) fn upgrading<T>(path: &Path, open: impl Fn() -> Result<T, OpenError>)
 /// Copies a file, which is complete if it exists.
 fn copy_durably(from: &Path, to: &Path) -> io::Result<()> {
     let part = to.with_extension("part");
-    io::copy(&mut File::open(from)?, &mut owner_only().write(true).create(true).truncate(true).open(&part)?)?;
-    File::open(&part)?.sync_all()?;
+    let mut target = owner_only().write(true).create(true).truncate(true).open(&part)?;
+    let copied = File::open(from).and_then(|mut from| io::copy(&mut from, &mut target));
+    if let Err(error) = copied.and_then(|_| target.sync_all()) {
+        fs::remove_file(&part)?;
+        return Err(error);
+    }
     fs::rename(&part, to)?;
     File::open(to.parent().unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -62,6 +62,10 @@ impl PooledStore {
                 return Ok(Moved::Done);
             }
             let Some(source) = self.redis_at(location.pool.as_ref())? else { return Ok(Moved::CannotLeave) };
+            if source.needs_upgrade().await? != target.redis.needs_upgrade().await? {
+                let reason = "the pools have different layouts; run `sukkal upgrade` first";
+                return Err(Error::Unsupported(reason.to_owned()));
+            }
             let database = target.redis.database_id().await?;
             if source.database_id().await? == database {
                 return Ok(Moved::SameDatabase);

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use fred::types::Value;
 
 use crate::delivery_record::{check_attempt, check_retry, decode_progress};
-use crate::entry::IN_FLIGHT_BYTES;
+use crate::entry::{CLAIM_BYTES, IN_FLIGHT_BYTES};
 use crate::key::KEY_BYTES;
 use crate::key::id_of;
 use crate::moved_messages::OutgoingMessage;
@@ -171,7 +171,11 @@ impl RedisStore {
 
 /// Reads a claim, or a pop: see `scripts/shared/claims.lua`.
 fn check_claim(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
-    let (id, is_number) = id.strip_suffix(CLAIM_HELD).map_or((id, false), |id| (id, true));
+    // The last byte of an id may be the same.
+    let (id, is_number) = match id.strip_suffix(CLAIM_HELD) {
+        Some(of_claim) if of_claim.len() == CLAIM_BYTES => (of_claim, true),
+        _ => (id, false),
+    };
     let read = || {
         if is_number {
             return str::from_utf8(record).ok()?.parse::<u32>().ok().map(drop);
