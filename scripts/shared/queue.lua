@@ -30,7 +30,8 @@
 --   expirations  zset  blocks of ranks by the earliest second in which one of their messages may
 --                      expire (expirations.lua)
 --   leases       zset  claims, and messages returned with a delay, by the time (µs) when they end
---   claims       hash  id of a claim or pop → its ttl, start of its term, fence, client, entries (claims.lua)
+--   claims       hash  id of a claim or pop → its ttl, start of its term, fence, client, and the keys or
+--                      entries of its messages; with `#`, how many a claim still holds (claims.lua)
 --   claim_ids    zset  ids of live claims, for lists; all scores are 0
 --   outbox       list  dead letters and redriven messages on their way to another queue
 --                      (dead_letters.lua)
