@@ -1,15 +1,12 @@
--- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, with a flag; the time (µs)
+-- Live claims. `leases` has them by expiry. `claims` has the ttl (s) of each, plus HAS_KEYS; the time (µs)
 -- at which its term started; its fence; the length and id of its client; and the keys of the messages that
 -- it was given. Under its id and HELD, `claims` has the number of messages that it still holds. `claim_ids`
 -- has the ids in byte order, for lists. A message that was returned with a delay has a lease of its own,
 -- named by RETURNED and its key.
 --
 -- Pops, and claims of layout 3, have the in-flight entries of the messages instead of their number and
--- keys, and no flag. In layout 3 the lease of a returned message is named by RETURNED and its entry.
+-- keys, and the ttl alone. In layout 3 the lease of a returned message is named by RETURNED and its entry.
 local CLAIM = '>I4I8I8I2c0'
--- Flag in the ttl of a claim that has keys.
-local HAS_KEYS = 2147483648
-local HELD = '#'
 local RETURNED = '~'
 -- A pop is a claim without a fence that is not listed, until its messages are deleted. A claim or pop that
 -- was ended early is one without messages for a while. So a command that creates it and arrives only later

@@ -13,7 +13,7 @@ use sukkal_storage::migration::{
     MigrationSource, MigrationStep, MigrationTarget, migrate as migrate_store, verify_source,
 };
 use sukkal_storage::redis::import::RedisImport;
-use sukkal_storage::{Check, StoreUri};
+use sukkal_storage::{Check, Driver, StoreUri};
 
 /// Verifies the integrity of the configured store, and with `repairs` fixes the errors that can be
 /// fixed. An embedded store must exist, and no other process may have it open.
@@ -40,31 +40,29 @@ pub async fn check(config: &Config, repairs: bool) -> Result<Check, Error> {
 /// have it open.
 pub async fn rekey(config: &Config, report: impl Fn(u32, &Rekeyed) + Send + Sync) -> Result<Rekeyed, Error> {
     let cipher = cipher(config).ok_or(Error::NoKey)?;
-    let store = open_existing(config).await?;
-    tokio::select! {
-        biased;
-        reason = store.becomes_unusable() => Err(Error::Refused(reason)),
-        rekeyed = async {
-            if leaves_out_pools(config, &*store).await? {
-                return Err(Error::Pools);
-            }
-            Ok(broker::rekey(&*store, &cipher, report).await?)
-        } => rekeyed,
-    }
+    with_whole_store(config, async |store| Ok(broker::rekey(store, &cipher, report).await?)).await
 }
 
 /// Gives the configured store the layout of this release. Returns whether it had another one.
 pub async fn upgrade(config: &Config) -> Result<bool, Error> {
+    with_whole_store(config, async |store| Ok(store.upgrade().await?)).await
+}
+
+/// Runs `work` on the configured store, which must exist, with all its pools.
+async fn with_whole_store<T>(
+    config: &Config,
+    work: impl AsyncFnOnce(&dyn Driver) -> Result<T, Error>,
+) -> Result<T, Error> {
     let store = open_existing(config).await?;
     tokio::select! {
         biased;
         reason = store.becomes_unusable() => Err(Error::Refused(reason)),
-        upgraded = async {
+        done = async {
             if leaves_out_pools(config, &*store).await? {
                 return Err(Error::Pools);
             }
-            Ok(store.upgrade().await?)
-        } => upgraded,
+            work(&*store).await
+        } => done,
     }
 }
 

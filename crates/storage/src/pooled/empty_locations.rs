@@ -41,9 +41,7 @@ impl PooledStore {
 
     /// Compares the catalogue with the pools, and repairs the catalogue if asked to.
     pub(super) async fn check_places(&self, check: &mut Check, must_repair: bool) -> Result<(), Error> {
-        if let Some(name) = self.0.pools.all_unusable().keys().next() {
-            self.pool(name)?;
-        }
+        self.check_usable()?;
         let (mut walk, mut empty) = (LocationWalk::default(), Vec::new());
         while let Some(queues) = walk.next(&*self.0.management).await? {
             for (queue, location) in queues {

@@ -53,9 +53,7 @@ impl Maintenance for PooledStore {
 
     /// Checks all stores before it changes one: the same processes use all of them.
     async fn upgrade(&self) -> Result<bool, Error> {
-        if let Some(name) = self.0.pools.all_unusable().keys().next() {
-            self.pool(name)?;
-        }
+        self.check_usable()?;
         let pools = self.0.pools.all();
         let must_change = try_join_all(pools.values().map(|pool| pool.redis.check_upgrade())).await?;
         let mut is_upgraded = self.0.management.upgrade().await?;

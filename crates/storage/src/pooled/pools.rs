@@ -113,6 +113,11 @@ impl PooledStore {
         })
     }
 
+    /// Succeeds if this process can use all pools in the list.
+    pub(super) fn check_usable(&self) -> Result<(), Error> {
+        self.0.pools.all_unusable().keys().next().map_or(Ok(()), |name| self.pool(name).map(drop))
+    }
+
     /// Returns whether the pool is in the list that this process uses.
     pub(super) fn is_listed(&self, name: &PoolName) -> bool {
         self.0.pools.all().contains_key(name) || self.0.pools.all_unusable().contains_key(name)

@@ -11,10 +11,6 @@ use super::shard_digits;
 use crate::{ClaimOutcome, ClaimStore, Error, Processed};
 use sukkal_domain::{Claim, ClaimId, ClaimSummary, ClientId, Fence, MessageId, NewClaim, QueueId, Taken, Term};
 
-/// What the name of the number of its messages has after the id of a claim: see
-/// `scripts/shared/claims.lua`.
-pub(super) const CLAIM_HELD: &[u8] = b"#";
-
 #[async_trait]
 impl ClaimStore for RedisStore {
     async fn create_claim(&self, queue: &QueueId, id: ClaimId, new: &NewClaim) -> Result<Taken<Claim>, Error> {

@@ -46,6 +46,10 @@ pub(super) const SIGNAL_CHANNEL: &str = "sukkal:deliveries";
 pub(super) const SET_ASIDE: &str = "sukkal:{set_aside}";
 /// The lease of the process that does maintenance.
 pub(super) const JANITOR: &str = "sukkal:{janitor}";
+/// Flag in the ttl of a claim that has the keys of its messages: see `scripts/shared/claims.lua`.
+pub(super) const CLAIM_HAS_KEYS: u32 = 1 << 31;
+/// What the name of the number of its messages has after the id of a claim.
+pub(super) const CLAIM_HELD: &str = "#";
 /// Pattern for `SCAN` that matches every key.
 pub(super) const ANY: &str = "sukkal:*";
 /// Pattern for `SCAN` that matches the first key of every queue.

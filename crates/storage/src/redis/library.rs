@@ -14,7 +14,7 @@ use fred::bytes_utils::Str;
 use fred::types::scripts::Script as FredScript;
 
 use super::connection::Version;
-use super::keys::{MOVED, SIGNAL_CHANNEL};
+use super::keys::{CLAIM_HAS_KEYS, CLAIM_HELD, MOVED, SIGNAL_CHANNEL};
 use super::script::{SCRIPTS, Script, lua};
 use super::shard_digits::SHARD_DIGITS;
 use super::uri::Clock;
@@ -164,6 +164,7 @@ fn constants(layout: Version) -> String {
         ("DELIVERY_BYTES", DELIVERY_BYTES),
         ("UNDELIVERED", UNDELIVERED as usize),
         ("COUNT_LIMIT", COUNT_LIMIT as usize),
+        ("HAS_KEYS", CLAIM_HAS_KEYS as usize),
         ("REPLY_BYTES_MAX", REPLY_BYTES_MAX),
         ("LISTED_MESSAGES_MAX", LISTED_MESSAGES_MAX),
         ("CHANGES_MAX", CHANGES_MAX),
@@ -210,6 +211,7 @@ fn constants(layout: Version) -> String {
         ("LEASE", ">I8I8c16".to_owned()),
         // Field of a queue with its delivery lease.
         ("DELIVERY_LEASE", "w".to_owned()),
+        ("HELD", CLAIM_HELD.to_owned()),
         ("SIGNAL_CHANNEL", SIGNAL_CHANNEL.to_owned()),
         // Offset (µs), last logical time.
         ("LOGICAL_TIME", ">I8I8".to_owned()),

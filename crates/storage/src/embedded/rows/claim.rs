@@ -15,7 +15,7 @@ pub(crate) struct ClaimRow {
     pub(crate) since_us: u64,
     pub(crate) end_us: u64,
     pub(crate) fence: Fence,
-    /// Number of the messages that the claim still holds. `None` if a release before 4 has stored
+    /// Number of the messages that the claim still holds. `None` if an earlier release has stored
     /// the claim.
     pub(crate) held: Option<u32>,
     pub(crate) client: ClientId,

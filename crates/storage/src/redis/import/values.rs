@@ -10,8 +10,7 @@ use crate::delivery_record::{SubscriptionHead, decode_subscription, retry_entry_
 use crate::entry::{Delivery, Entry, IN_FLIGHT_BYTES};
 use crate::key::rank_of;
 use crate::migration::{Chunk, Fairness, Item, MessageSet, QueueParts};
-use crate::redis::claims::CLAIM_HELD;
-use crate::redis::keys::{self, KeyName, QueueKeys};
+use crate::redis::keys::{self, CLAIM_HAS_KEYS, CLAIM_HELD, KeyName, QueueKeys};
 use crate::redis::records::{entries, keys_of, stored_key};
 use crate::redis::shard_digits;
 use crate::{Error, policy, record};
@@ -27,8 +26,6 @@ const IN_FLIGHT: u64 = 3;
 const SET_DIGIT: u64 = 10_000;
 /// Position of the messages without a shard, after which the first shard is served.
 const UNSHARDED: u16 = 1_024;
-/// Flag in the ttl of a claim that has the keys of its messages: see `scripts/shared/claims.lua`.
-const CLAIM_HAS_KEYS: u32 = 1 << 31;
 /// First byte of the lease of a message that was returned with a delay.
 const RETURNED: u8 = b'~';
 /// A time that has passed, so that the next operation applies due changes and finds the next time.
@@ -131,7 +128,7 @@ impl QueueValues<'_> {
                 claim.put_slice(client.as_str().as_bytes());
                 claim.extend(entries.iter().flat_map(|entry| entry.key));
                 self.hash(KeyName::Claims, id.clone(), claim);
-                self.hash(KeyName::Claims, [&id[..], CLAIM_HELD].concat(), entries.len().to_string());
+                self.hash(KeyName::Claims, [&id[..], CLAIM_HELD.as_bytes()].concat(), entries.len().to_string());
                 self.sorted(KeyName::ClaimIds, id.clone(), 0);
                 self.sorted(KeyName::Leases, id, end_us);
                 Ok(())

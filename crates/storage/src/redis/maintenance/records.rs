@@ -11,8 +11,7 @@ use crate::key::id_of;
 use crate::moved_messages::OutgoingMessage;
 use crate::policy::QueuePolicy;
 use crate::redis::RedisStore;
-use crate::redis::claims::CLAIM_HELD;
-use crate::redis::keys::{self, KeyName, QueueKeys};
+use crate::redis::keys::{self, CLAIM_HAS_KEYS, CLAIM_HELD, KeyName, QueueKeys};
 use crate::redis::reply;
 use crate::redis::subscriptions::{read_id, read_subscription};
 use crate::task_record::TaskRecord;
@@ -26,8 +25,6 @@ const OUTBOX_PER_STEP: usize = 20;
 
 /// Size in bytes of the ttl, the start and the fence of a claim.
 const CLAIM_NUMBERS_BYTES: usize = 20;
-/// Flag in the first byte of a claim that has the keys of its messages.
-const CLAIM_HAS_KEYS: u8 = 1 << 7;
 
 /// Reads a record of a queue by its name, and drops it.
 type Reader = fn(&QueueId, &[u8], &Bytes) -> Result<(), Error>;
@@ -172,7 +169,7 @@ impl RedisStore {
 /// Reads a claim, or a pop: see `scripts/shared/claims.lua`.
 fn check_claim(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error> {
     // The last byte of an id may be the same.
-    let (id, is_number) = match id.strip_suffix(CLAIM_HELD) {
+    let (id, is_number) = match id.strip_suffix(CLAIM_HELD.as_bytes()) {
         Some(of_claim) if of_claim.len() == CLAIM_BYTES => (of_claim, true),
         _ => (id, false),
     };
@@ -180,7 +177,8 @@ fn check_claim(_queue: &QueueId, id: &[u8], record: &Bytes) -> Result<(), Error>
         if is_number {
             return str::from_utf8(record).ok()?.parse::<u32>().ok().map(drop);
         }
-        let message_bytes = if record.first()? & CLAIM_HAS_KEYS == 0 { IN_FLIGHT_BYTES } else { KEY_BYTES };
+        let ttl = u32::from_be_bytes(*record.first_chunk()?);
+        let message_bytes = if ttl & CLAIM_HAS_KEYS == 0 { IN_FLIGHT_BYTES } else { KEY_BYTES };
         let (client_bytes, rest) = record.get(CLAIM_NUMBERS_BYTES..)?.split_first_chunk()?;
         let (client, messages) = rest.split_at_checked(u16::from_be_bytes(*client_bytes).into())?;
         let is_readable = str::from_utf8(client).is_ok() && messages.len().is_multiple_of(message_bytes);
